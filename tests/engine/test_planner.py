@@ -73,6 +73,25 @@ def test_the_start_is_acknowledged_and_only_what_moved_is_sent(gateway: FakeGate
     assert len(gateway.attached) == 1
 
 
+def test_each_plan_has_a_number_and_names_the_plan_of_the_batch_that_has_ended(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway)
+    start = planner.initial_offset()
+    planner.latest_offset(start, ALL)
+    first = planner.latest_offset(start, ALL)
+    for _ in range(2):
+        assert planner.latest_offset(first, ALL) == first
+    gateway.append("orders/0", messages(6, 7))
+    second = planner.latest_offset(first, ALL)
+    gateway.forget()
+    assert planner.latest_offset(second, ALL) == second
+    assert make(gateway).latest_offset(second, ALL) == second
+    numbers = [(plan.number, plan.proves) for plan in gateway.plans]
+    assert numbers[:5] == [(1, 0), (2, 0), (3, 2), (4, 2), (5, 2)]
+    assert {plan.proves for plan in gateway.plans[5:-1]} == {5}, "whatever the gateway has forgotten"
+    assert numbers[-1] == (1, 0), "another run has planned the batch"
+
+
 def test_an_unknown_start_is_refused_and_not_acknowledged(gateway: FakeGateway) -> None:
     gateway.append("orders/0", messages(1, 5))
     planner = make(gateway)

@@ -158,7 +158,7 @@ async def test_a_vote_of_a_run_whose_batch_another_one_has_committed_is_no_loss(
 async def test_a_reader_proves_a_batch_only_with_the_run_that_was_attached_at_the_vote() -> None:
     async with world() as (address, sink):
         source = Connector(address)
-        planners = [Engine(address, "p", run=n, run_id=f"planner of r{n}") for n in (1, 2)]
+        planners = [Engine(address, "p", run=n, run_id=f"planner of r{n}", driver="driver") for n in (1, 2)]
         await source.hello()
         await planners[0].attach()
         await source.open()
@@ -170,7 +170,7 @@ async def test_a_reader_proves_a_batch_only_with_the_run_that_was_attached_at_th
         await prepare(sink, writer, 0)
         # Another run has executed batch 0, without rows for the sink, and has committed it.
         await planners[1].attach({"orders/0": 9})
-        await planners[1].plan({"orders/0": 9}, wait_ms=0)
+        await planners[1].plan({"orders/0": 9}, wait_ms=0, proves=planners[0].plans)
         later = Writer(address, "r2", first_batch=1, readers=["p"])
         await later.report_commits(committed=0, segments=[segment("r2", 0, 0)])
         assert (await sink.expect("abort")).transaction == of_run("r1", 0)
@@ -185,7 +185,7 @@ async def test_a_reader_proves_nothing_of_the_batches_before_which_another_run_m
         await prepare(sink, first, 0)
         await second.report_commits()
         # The first run writes the entry of batch 0 now; the second one reads it, and continues with batch 1.
-        source, planner = Connector(address), Engine(address, "p", run=2, run_id="planner of r2")
+        source, planner = Connector(address), Engine(address, "p", run=2, run_id="planner of r2", driver="driver")
         await source.hello()
         await planner.attach({"orders/0": 4})
         await source.open()

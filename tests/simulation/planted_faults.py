@@ -326,16 +326,6 @@ SINK_SIDE = (
         "sinks",
     ),
     _fault(
-        "takes a plan for the one of a later batch, which another gateway made",
-        f"{CORE}.batches.deciding:await_proof",
-        "reader.planned_after.get(name) == batch - 1",
-        "True",
-        "gateways",
-        1,
-        scale=LARGE,
-        first=310_000_081,
-    ),
-    _fault(
         "judges by the late Hello of a killed sink what its successor holds",
         f"{SINKS}.votes:Votes._newly_lost",
         "if not session.heartbeat.proves_life:",

@@ -76,7 +76,7 @@ def draw(seed: str, profile: str = "all", scale: Scale = LARGE) -> Schedule:
         faults += [Fault(kind="remove", at=_at(source, scale, conditions.fault_s)) for _ in range(source.choice([0, 0, 1, 2]))]
         # Two connectors of one queue at two gateways are a limit that docs/start/guarantees.md describes.
         faults = [fault for fault in faults if fault.kind != "second" or not fault.who.startswith("queue")]
-        conditions = replace(conditions, clocks_s=_clocks(seed, schedule.gateways))
+        conditions = replace(conditions, clocks_s=_clocks(seed, schedule.gateways), repeats=_repeats(seed))
     if profile == "pauses":
         faults += [_paused(source, scale, conditions) for _ in range(source.choice(scale.some(2, 4, 6)))]
     # A second process has a session of its own, beside the session of the first.
@@ -243,6 +243,11 @@ def _clocks(seed: str, gateways: int) -> tuple[float, ...]:
     """Returns by how much the clock of each gateway is ahead, from a source of its own: it changes nothing else of a schedule."""
     source = random.Random(f"{seed}/clocks")
     return tuple(source.choice([0.0, 0.0, -5.0, 5.0, -86_400.0, 86_400.0]) for _ in range(gateways))
+
+
+def _repeats(seed: str) -> float:
+    """Returns how often calls of planners arrive once more, from a source of its own."""
+    return random.Random(f"{seed}/repeats").choice([0.0, 0.0, 0.3])
 
 
 def _paused(source: random.Random, scale: Scale, conditions: Conditions) -> Fault:

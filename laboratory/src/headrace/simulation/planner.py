@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import grpc
+from google.protobuf.message import Message
 
 from headrace.engine.checkpoint.position import Offset, Position, ended, left_out, moved, to_stream_positions
 from headrace.protocol.v1 import engine_pb2 as pb
@@ -19,6 +20,8 @@ PLAN_WAIT_MS = 100
 CALL_TIMEOUT_S = 5.0
 MAX_PAUSE_S = 1.0
 AWAIT_SINKS_MS = 3_000
+LATE_S = (0.1, 1.0, 5.0)
+"""By how many seconds a call is late at most."""
 
 
 class Planner:
@@ -32,6 +35,11 @@ class Planner:
         self._attached = False
         self._attachment = 0
         """How many times it has attached."""
+        self._calls = 0
+        """How many times it has called Plan."""
+        self._planned: Offset | None = None
+        self._last_call = 0
+        """The call whose answer was the last batch, which ends at `_planned`."""
         self._known: dict[str, Position] = {}
         """The committed positions that the gateway knows."""
         self._retry = Retry(engine, MAX_PAUSE_S)
@@ -54,6 +62,7 @@ class Planner:
             run_id=self._run_id if offset is None else offset.run_id,
             checkpoint=self._checkpoint,
             attachment=self._attachment if offset is None else 0,
+            driver=self._engine.process.name,
         )
 
     def stop(self) -> None:
@@ -76,7 +85,9 @@ class Planner:
         self.sizes = {r.stream: r.bytes for r in response.ranges}
         to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
         streams = {name: position for name, position in {**start.streams, **to}.items() if name not in forgotten}
-        return replace(Offset(start.pipeline, streams), run_number=self._number, run_id=self._run_id, checkpoint=self._checkpoint)
+        run = {"run_number": self._number, "run_id": self._run_id, "checkpoint": self._checkpoint}
+        self._planned, self._last_call = replace(Offset(start.pipeline, streams), **run), self._calls
+        return self._planned
 
     async def announce_replay(self, start: Offset, end: Offset) -> None:
         """Tells the gateway that a batch is read again."""
@@ -119,6 +130,7 @@ class Planner:
         return checkpoint.last is not None and offset != checkpoint.offsets[checkpoint.last]
 
     async def _call_plan(self, offset: Offset) -> pb.PlanResponse:
+        self._calls += 1
         news = moved(offset.streams, self._known)
         request = pb.PlanRequest(
             pipeline=self.pipeline(),
@@ -128,7 +140,10 @@ class Planner:
             tell_ends=self._engine.conditions.tell_ends,
             max_messages=self._engine.conditions.max_messages,
             wait_ms=PLAN_WAIT_MS,
+            number=self._calls,
+            proves=self._last_call if offset == self._planned else 0,
         )
+        self._repeat("Plan", request, pb.PlanResponse)
         response = await ask(self._engine.network, "Plan", request, pb.PlanResponse, CALL_TIMEOUT_S + PLAN_WAIT_MS / 1000)
         self._known = dict(offset.streams)
         return response
@@ -143,10 +158,24 @@ class Planner:
             ended=ended(committed),
             planned=to_stream_positions(planned),
         )
+        self._repeat("Attach", request, pb.AttachResponse)
         response = await ask(self._engine.network, "Attach", request, pb.AttachResponse, CALL_TIMEOUT_S)
         self._attached, self._known = True, dict(committed)
         if response.lease_ms and self._renewing is None:
             self._renewing = asyncio.create_task(self._renew(response.lease_ms / 4000))
+
+    def _repeat(self, method: str, request: Message, response: type[Message]) -> None:
+        """Sometimes lets a call arrive once more, late: a proxy has held it back, and nobody waits for the answer."""
+        engine = self._engine
+        if engine.conditions.repeats == 0 or engine.random.random() >= engine.conditions.repeats:
+            return
+
+        async def send() -> None:
+            await asyncio.sleep(engine.random.random() * engine.random.choice(LATE_S))
+            with contextlib.suppress(CallFailed):
+                await ask(engine.network, method, request, response, CALL_TIMEOUT_S)
+
+        engine.process.spawn(send(), name=f"late {method}")
 
     async def _renew(self, interval_s: float) -> None:
         while True:

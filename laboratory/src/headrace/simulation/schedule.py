@@ -84,6 +84,8 @@ class Conditions:
     """The probability that a process runs on while others could."""
     hiccups: float = 0.0
     """The probability that a process is held up at a point."""
+    repeats: float = 0.0
+    """The probability that a call of a planner arrives once more, at any gateway, and any time later."""
     clocks_s: tuple[float, ...] = ()
     """By how much the clock of each gateway is ahead in the beginning: hosts do not agree on the time."""
 

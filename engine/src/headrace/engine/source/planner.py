@@ -56,6 +56,12 @@ class Planner:
         self._initial: dict[str, Any] | None = None
         self._last_start: dict[str, Any] | None = None
         self._last_end: dict[str, Any] | None = None
+        self._calls = 0
+        """How many times it has called Plan."""
+        self._last_call = 0
+        """The number of the call that planned the batch that ends at `_last_end`; 0 if that is where the next one begins."""
+        self._proves = 0
+        """The number of the call that planned the batch that ended at `_last_start`; 0 if this run has not."""
         self._parsed: list[tuple[dict[str, Any], Offset]] = []
         """The last offsets: with many streams, parsing them again takes longer than comparing the documents."""
         self._sizes: dict[str, int] = {}
@@ -101,7 +107,9 @@ class Planner:
         if start == self._last_end:
             self._parallelism.end()
         offset = self._offset(start)
-        self._last_start, self._last_end, self._sizes = start, start, {}
+        if start != self._last_start:
+            self._proves = self._last_call
+        self._last_start, self._last_end, self._last_call, self._sizes = start, start, 0, {}
         while True:
             response = self._plan(offset, limit)
             if response is not None:
@@ -135,7 +143,7 @@ class Planner:
 
     def _note(self, start: dict[str, Any], offset: Offset, end: Offset) -> dict[str, Any]:
         """Remembers the batch that was planned last; returns where it ends."""
-        self._last_start, self._last_end = start, end.to_json()
+        self._last_start, self._last_end, self._last_call = start, end.to_json(), self._calls
         self._parsed = [(start, offset), (self._last_end, end)]
         return self._last_end
 
@@ -221,6 +229,7 @@ class Planner:
 
     def _call_plan(self, offset: Offset, limit: ReadLimit) -> pb.PlanResponse:
         max_messages, max_bytes = self._limits(limit)
+        self._calls += 1
         news = moved(offset.streams, self._committed)
         request = pb.PlanRequest(
             pipeline=self.pipeline_run.to_proto(self._options),
@@ -233,6 +242,8 @@ class Planner:
             max_messages=max_messages,
             max_bytes=max_bytes,
             wait_ms=PLAN_WAIT_MS,
+            number=self._calls,
+            proves=self._proves,
         )
         try:
             response = self._connection.stub().Plan(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
@@ -19,9 +19,11 @@ from headrace.gateway.core.batches import (
     all_ended,
     attach,
     batches_over,
+    check_is_last_plan,
     check_not_late,
     check_reads,
     commit,
+    commit_proven,
     describe_loss,
     detach,
     exhausted,
@@ -87,19 +89,22 @@ class EngineService(EngineServiceServicer):
         pipeline = self._planning(request.pipeline, identity_of(context), context.peer())
         if pipeline.planner is not None:
             pipeline.planner.heard(context.peer())
+        check_is_last_plan(pipeline, request.number)
         committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
         commit(self._gateway, pipeline, committed, request.ended)
+        commit_proven(self._gateway, pipeline, request.proves)
+        pipeline.note_plan(request.number, batches_over(self._gateway, pipeline))
         leave_out(self._gateway, pipeline, forgotten)
         check_count("awaited", request.awaited, MAX_POSITIONS)
         pipeline.ended_unread = {name: None for name in request.awaited if name in pipeline.ended_unread}
         pipeline.calls += 1
         try:
-            return await self._plan(pipeline, request, batches_over(self._gateway, pipeline))
+            return await self._plan(pipeline, request)
         finally:
             pipeline.calls -= 1
             pipeline.called_at = clock.monotonic()
 
-    async def _plan(self, pipeline: Pipeline, request: pb.PlanRequest, after: Mapping[str, int]) -> pb.PlanResponse:
+    async def _plan(self, pipeline: Pipeline, request: pb.PlanRequest) -> pb.PlanResponse:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_ms / 1000
         max_messages = request.max_messages if request.HasField("max_messages") else None
@@ -113,7 +118,7 @@ class EngineService(EngineServiceServicer):
                 _check_current(pipeline, request.pipeline)
                 continue
             ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
-            pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start}, after)
+            pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start})
             over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
             forgotten = to_forget(self._gateway, pipeline, tell_ends=request.tell_ends, with_batch=bool(ranges))
             away = sinks_away(self._gateway, pipeline.name) if ranges or over or forgotten else []

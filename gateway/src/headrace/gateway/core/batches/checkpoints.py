@@ -10,7 +10,6 @@ from headrace.gateway.config import StreamRule
 from headrace.gateway.core.base.bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core.base.errors import NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core.base.position import BEGINNING
-from headrace.gateway.core.batches.deciding import commit_proven
 from headrace.gateway.core.batches.leases import resume
 from headrace.gateway.core.intake import end_again, grant_where_awaited
 from headrace.gateway.core.pipelines import Pipeline, Run
@@ -74,6 +73,16 @@ def check_not_late(pipeline: Pipeline, attachment: int) -> None:
     """
     if 0 < attachment < pipeline.attachment:
         raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} has attached again since it sent this; attach it again")
+
+
+def check_is_last_plan(pipeline: Pipeline, number: int) -> None:
+    """Checks that a Plan is not older than one that the run has sent since; `number` is 0 if the run does not count them.
+
+    Raises:
+        UnknownPipeline: it was under way while the run asked again.
+    """
+    if 0 < number < pipeline.plan_number:
+        raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} has asked for a plan again since it sent this")
 
 
 def check_reads(pipeline: Pipeline, streams: Iterable[str]) -> None:
@@ -192,7 +201,6 @@ def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position],
         if gateway.streams[name].must_be_rewound_for(pipeline):
             reconcile(gateway.streams[name])
     gateway.credit.rebalance()
-    commit_proven(gateway, pipeline)
 
 
 def _note_latencies(gateway: Gateway, pipeline: Pipeline, positions: Mapping[str, Position]) -> None:

@@ -79,17 +79,20 @@ def _refuse_over(session: SinkSession, commit_log: CommitLog) -> None:
 
 
 def await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> None:
-    """Records the positions of the query's readers whose commit will prove that the transaction is in the commit log.
+    """Records the plans of the query's readers that will prove that the transaction is in the commit log.
 
-    What a reader has planned here may be an earlier batch, if another gateway has answered its calls since: it proves nothing.
+    A plan that arrived when the batch before was voted for, or committed, is not the plan of an earlier batch, however long it
+    was under way. The run reads on from what it has planned only once that is in the log, and so is this batch. A plan that its
+    run has given up proves nothing, since the run never names it.
     """
     name, batch = transaction.pipeline, transaction.batch
     commit_log = gateway.commit_logs.get(name)
     if commit_log is not None and commit_log.run_id == run_id:
         readers = [gateway.pipelines[reader] for reader in commit_log.readers if reader in gateway.pipelines]
-        present = [reader for reader in readers if reader.planned_after.get(name) == batch - 1]
-        planned = {reader.name: (reader.run, dict(reader.planned)) for reader in present}
-        gateway.voted_batches[name] = VotedBatch(batch, run_id, planned)
+        # Another driver may execute the same batch.
+        own = [reader for reader in readers if commit_log.driver and reader.driver_id == commit_log.driver]
+        present = [reader for reader in own if reader.planned_after.get(name) == batch - 1]
+        gateway.voted_batches[name] = VotedBatch(batch, run_id, {each.name: (each.run, each.plan_number) for each in present})
 
 
 def batches_over(gateway: Gateway, pipeline: Pipeline) -> dict[str, int]:
@@ -103,14 +106,19 @@ def batches_over(gateway: Gateway, pipeline: Pipeline) -> dict[str, int]:
     return over_by
 
 
-def commit_proven(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Commits the batch that a query's sinks have voted for, once positions of its reader prove that it is in the commit log."""
+def commit_proven(gateway: Gateway, pipeline: Pipeline, number: int) -> None:
+    """Commits the batch that a query's sinks have voted for, if it is in the commit log because a plan of its reader is.
+
+    Args:
+        gateway: The gateway.
+        pipeline: The reader, which reads on from the end of what it has planned.
+        number: The number of that plan; 0 if the reader's run has not planned it.
+    """
     for name, commit_log in list(gateway.commit_logs.items()):
         awaited = gateway.voted_batches.get(name)
         if awaited is None or pipeline.name not in commit_log.readers or awaited.run_id != commit_log.run_id:
             continue
-        run, planned = awaited.planned.get(pipeline.name, (None, {}))
-        if planned and run == pipeline.run and all(pipeline.position(stream) >= end for stream, end in planned.items()):
+        if number and awaited.plans.get(pipeline.name) == (pipeline.run, number):
             if awaited.batch > commit_log.committed + 1:
                 # Another run may have committed the batches between since the report: the next one says who has.
                 continue

@@ -101,8 +101,10 @@ class Pipeline:
     """Where the planned, uncommitted batch ends in each stream."""
     planned_batches: int = 0
     """How many batches were planned for it."""
+    plan_number: int = 0
+    """The highest number of a plan that its run has asked for here; 0 if the run does not count them."""
     planned_after: Mapping[str, int] = field(default_factory=dict)
-    """The last batch of each query that reads by it that was known to be voted for, or committed, when it was planned."""
+    """The last batch of each query that reads by it that was known to be voted for, or committed, when it asked for that plan."""
     planned_at: float = 0.0
     """When that batch was planned, or first named by its query, on the monotonic clock."""
     begins: dict[str, Position] = field(default_factory=dict)
@@ -167,6 +169,7 @@ class Pipeline:
         if self.run.checkpoint != run.checkpoint:
             self.timeline = Timeline()
         self.run, self.attachment, self.away_since, self.driver, self.planner = run, 0, None, None, None
+        self.plan_number, self.planned_after = 0, {}
 
     def expect(self, driver: str) -> None:
         """Expects heartbeats of a driver, from now on if it is another one than before; of none if the id is empty."""
@@ -292,9 +295,18 @@ class Pipeline:
             return False
         return stream not in self.fetched or self.reading[stream] > 0
 
-    def plan(self, ends: dict[str, Position], after: Mapping[str, int] | None = None) -> None:
-        """Records where the next batch ends in each stream that it reads, and after which batch of each query it was planned."""
-        self.planned, self.planned_at, self.planned_after = ends, clock.monotonic(), after or {}
+    def note_plan(self, number: int, after: Mapping[str, int]) -> None:
+        """Notes that its run has asked for a plan.
+
+        Args:
+            number: The number of the plan; 0 if the run does not count them.
+            after: The last batch of each query that reads by it that is voted for, or committed.
+        """
+        self.plan_number, self.planned_after = number, after
+
+    def plan(self, ends: dict[str, Position]) -> None:
+        """Records where the next batch ends in each stream that it reads."""
+        self.planned, self.planned_at = ends, clock.monotonic()
         self.fetched.clear()
         self.had_batch = self.had_batch or bool(ends)
 

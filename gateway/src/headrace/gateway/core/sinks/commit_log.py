@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from headrace.contract.position import Position
 from headrace.gateway.core.base.errors import NotPermitted
 from headrace.gateway.core.pipelines import Run
 from headrace.gateway.core.sinks.transaction import Transaction
@@ -88,6 +87,8 @@ class CommitLog:
     """Those of `sinks` that the query no longer writes to."""
     stopped: bool = False
     """Whether the query was stopped: nobody waits for the deliveries and votes of the current run then."""
+    driver: str = ""
+    """The driver of the current run; empty if it has not said."""
 
     def decision(self, transaction: Transaction, run_ids: set[str], *, prepared: bool) -> Decision:
         """Returns the decision about a transaction of which an instance holds parts of these runs.
@@ -121,12 +122,12 @@ class CommitLog:
 
 @dataclass(frozen=True, slots=True)
 class VotedBatch:
-    """A batch that a query's sinks have voted for, and the positions that will prove that it was committed.
+    """A batch that a query's sinks have voted for, and the plans that prove that it was committed.
 
-    They prove it if the run of the reader that was attached at the vote names them: it reads on only after its own batch.
+    A plan proves it once the run of the reader that was attached at the vote reads on from where that plan ends.
     """
 
     batch: int
     run_id: str
-    planned: dict[str, tuple[Run, dict[str, Position]]]
-    """The run of each reader, and where the batch ends in its streams."""
+    plans: dict[str, tuple[Run, int]]
+    """The run of each reader, and the number of its last plan."""
