@@ -72,6 +72,20 @@ async def test_an_attach_that_was_under_way_for_long_does_not_take_a_run_back() 
         assert [at.position.sequence for at in committed] == [20]
 
 
+async def test_an_attach_that_arrives_twice_does_not_take_a_run_back() -> None:
+    async with serve() as (_, address), attached(address, 5) as engine:
+        source = await opened(address, source_pb2.SOURCE_KIND_REPLAYABLE)
+        await source.send(frame=numbered(1, 6, 3))
+        await engine.plan_until("orders/0", 8)
+        await engine.plan({"orders/0": 8}, wait_ms=0)
+        with pytest.raises(grpc.aio.AioRpcError, match="has attached with this call already") as refused:
+            await engine.attach({"orders/0": 5})
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        committed = (await engine.status()).pipelines[0].committed
+        assert [at.position.sequence for at in committed] == [8]
+        await source.close()
+
+
 @pytest.mark.parametrize("run", [1, 2])
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_what_a_checkpoint_has_dropped_elsewhere_is_not_read_again(run: int, *, is_gone: bool) -> None:

@@ -59,7 +59,7 @@ class Pipeline(_message.Message):
     """How many times the run has called Attach, at any gateway: each Attach has the next number, starting at 1, and the calls
     after it have the same one. A gateway that knows a lower number was left for another one, which may have learned of
     commits since: it forgets what it knows of the run's positions, and Plan and Renew end with NOT_FOUND. An Attach with a
-    lower number than the gateway knows is late, and ends with NOT_FOUND. Absent or 0: the run never returns to a gateway
+    lower number than the gateway knows, or with the number of the last one, is late, and ends with NOT_FOUND. Absent or 0: the run never returns to a gateway
     that it has left.
     """
     driver: _builtins.str

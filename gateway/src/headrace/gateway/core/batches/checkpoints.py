@@ -69,10 +69,12 @@ def check_not_late(pipeline: Pipeline, attachment: int) -> None:
     """Checks that an Attach is not older than what the run has told since; `attachment` is 0 if the run does not count.
 
     Raises:
-        UnknownPipeline: it was under way while the run attached again.
+        UnknownPipeline: it was under way while the run attached again, or has arrived before: the run may have committed since.
     """
     if 0 < attachment < pipeline.attachment:
         raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} has attached again since it sent this; attach it again")
+    if attachment and attachment == pipeline.attached_with:
+        raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} has attached with this call already; attach it again")
 
 
 def check_is_last_plan(pipeline: Pipeline, number: int) -> None:
@@ -111,6 +113,7 @@ def attach(
     if not (pipeline.attached and pipeline.complete):
         gateway.event_log.add(EventKind.ATTACHED, f"pipeline {pipeline.name}", str(pipeline.run))
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
+    pipeline.attached_with = pipeline.attachment
     pipeline.attached_at, pipeline.away_since = clock.monotonic(), None
     pipeline.timeline.attach(committed, planned)
     _let_go_of_dropped(gateway, pipeline, committed.keys() | planned.keys())

@@ -75,6 +75,8 @@ class Pipeline:
     """The current run."""
     attachment: int = 0
     """How many times the current run has attached, to any gateway, as far as its calls have told."""
+    attached_with: int = 0
+    """The number of the last of them that has arrived here."""
     was_elsewhere: bool = False
     """Whether the current run has been at another gateway since it told its positions here, and has not attached again."""
     replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MAX_REPLACED))
@@ -169,7 +171,7 @@ class Pipeline:
         if self.run.checkpoint != run.checkpoint:
             self.timeline = Timeline()
         self.run, self.attachment, self.away_since, self.driver, self.planner = run, 0, None, None, None
-        self.plan_number, self.planned_after = 0, {}
+        self.attached_with, self.plan_number, self.planned_after = 0, 0, {}
 
     def expect(self, driver: str) -> None:
         """Expects heartbeats of a driver, from now on if it is another one than before; of none if the id is empty."""
