@@ -52,11 +52,13 @@ class Fetched:
         stretches: The fetched stretches of each partition, in order.
         positions: The next offset of partitions that have just begun; None if it is not known.
         ends: The ends of partitions, as far as they are known anew.
+        silent: The partitions of which nothing was learned for long: the client connects anew, each time after longer.
     """
 
     stretches: Mapping[TopicPartition, Sequence[Stretch]] = field(default_factory=dict)
     positions: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     ends: Mapping[TopicPartition, Ends] = field(default_factory=dict)
+    silent: Sequence[TopicPartition] = ()
 
 
 class OutOfRange(Exception):

@@ -20,6 +20,7 @@ from headrace.connectors.kafka.fetcher import Fetcher, OutOfRange, Truncated, Wa
 from headrace.connectors.kafka.librdkafka_fetcher import LibrdkafkaFetcher
 from headrace.connectors.kafka.python_fetcher import PythonFetcher
 from headrace.connectors.kafka.reading import QUEUE_BYTES, Reading
+from headrace.connectors.kafka.unheard import PATIENCE_S
 from headrace.connectors.retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog
 from headrace.connectors.waiting import Reporting
 from headrace.contract.backoff import Backoff
@@ -107,9 +108,12 @@ class Fetching:
                     continue
                 begun = time.monotonic()
                 try:
-                    await self._fetch(fetcher, hungry, hurry=len(hungry) < len(readings))
+                    silent = await self._fetch(fetcher, hungry, hurry=len(hungry) < len(readings))
                     backoff.reset()
-                    self._log.over("fetching records again")
+                    if silent:
+                        self._log.report(_silence(silent))
+                    else:
+                        self._log.over("fetching records again")
                     await asyncio.sleep(begun + _APART_S - time.monotonic())
                 except Exception as error:
                     problem = translate(error, self._parameters)
@@ -123,8 +127,12 @@ class Fetching:
             self._task = None
             await self._calls.call(fetcher.close)
 
-    async def _fetch(self, fetcher: Fetcher, readings: Sequence[Reading], *, hurry: bool) -> None:
-        """Fetches once, and passes the results to the readings that have not ended in the meantime."""
+    async def _fetch(self, fetcher: Fetcher, readings: Sequence[Reading], *, hurry: bool) -> Sequence[TopicPartition]:
+        """Fetches once, and passes the results to the readings that have not ended in the meantime.
+
+        Returns:
+            The partitions of which the client has learned nothing for long.
+        """
         try:
             fetched = await self._calls.call(fetcher.fetch, [_demand(reading) for reading in readings], hurry=hurry)
         except OutOfRange as error:
@@ -132,11 +140,11 @@ class Fetching:
                 await self._out_of_range(partition, offset)
                 await self._calls.call(fetcher.forget, partition)
             await asyncio.sleep(_AGAIN_S)
-            return
+            return ()
         except Truncated as error:
             for partition in error.partitions:
                 self._truncated(partition)
-            return
+            return ()
         for reading in readings:
             partition = reading.partition
             if self._readings.get(partition) is not reading:
@@ -145,6 +153,7 @@ class Fetching:
                 reading.put(stretches)
             if (ends := fetched.ends.get(partition)) is not None:
                 reading.reaches(fetched.positions.get(partition), ends)
+        return fetched.silent
 
     async def _out_of_range(self, partition: TopicPartition, offset: int) -> None:
         """Handles a requested offset that a partition does not have.
@@ -182,6 +191,12 @@ def _loss(partition: TopicPartition, offset: int, bounds: Bounds) -> PositionLos
     else:
         text = f"{_label(partition)} ends before offset {bounds.end}, and everything before {offset} was read: it lost records"
     return PositionLost(text, earliest=bounds.first + 1)
+
+
+def _silence(partitions: Sequence[TopicPartition]) -> str:
+    more = f", and of {len(partitions) - 1} more" if len(partitions) > 1 else ""
+    text = f"no broker has answered for {PATIENCE_S:g} s where {_label(partitions[0])} begins and ends{more}"
+    return f"{text}: look whether its leader runs; connecting anew; retrying"
 
 
 def _label(partition: TopicPartition) -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
@@ -12,6 +12,7 @@ from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka.fetcher import Ends, Fetched, OutOfRange, Truncated, Wanted
 from headrace.connectors.kafka.internals import seek
 from headrace.connectors.kafka.stretches import StretchConsumer
+from headrace.connectors.kafka.unheard import Unheard
 
 _POLL_MS = 100
 _HURRIED_POLL_MS = 20
@@ -24,12 +25,13 @@ _CLOSE_MS = 1000
 class PythonFetcher:
     """A `Fetcher`. Its consumer is assigned what is wanted, never more, and nothing is paused."""
 
-    def __init__(self, parameters: KafkaParameters) -> None:
-        """Creates the fetcher, which connects with the first fetch."""
+    def __init__(self, parameters: KafkaParameters, now: Callable[[], float] = time.monotonic) -> None:
+        """Creates the fetcher, which connects with the first fetch; `now` returns the time in seconds."""
         self._parameters = parameters
+        self._now = now
         self._consumer: StretchConsumer | None = None
         self._readers: dict[TopicPartition, object] = {}
-        self._unknown: set[TopicPartition] = set()
+        self._unheard = Unheard(now)
         """Partitions whose bounds are not known."""
         self._next_look = 0.0
 
@@ -37,8 +39,9 @@ class PythonFetcher:
         """As `Fetcher.fetch`; raises the errors of kafka-python."""
         if self._consumer is None:
             self._consumer = connect(self._connect, self._parameters)
+            self._unheard.begin()
         try:
-            return self._fetch(self._consumer, partitions, hurry)
+            fetched = self._fetch(self._consumer, partitions, hurry)
         except kafka_errors.SaslAuthenticationFailedError:
             self.close()  # it would not log in again, with another token either
             raise
@@ -46,6 +49,9 @@ class PythonFetcher:
             # Records may have been polled and lost: every partition begins again where its reader is.
             self._readers.clear()
             raise
+        if self._unheard.ends_patience():
+            self.close()
+        return fetched
 
     def _fetch(self, consumer: StretchConsumer, partitions: Sequence[Wanted], hurry: bool) -> Fetched:
         self._assign(consumer, partitions)
@@ -55,14 +61,14 @@ class PythonFetcher:
             raise OutOfRange(error.args[0]) from error
         except kafka_errors.LogTruncationError as error:
             raise Truncated(list(error.divergent_offsets)) from error
-        ends = self._ends(consumer, (*stretches, *self._unknown))
-        unknown = [partition for partition in self._unknown if partition in ends]
-        positions = {partition: consumer.position(partition, timeout_ms=0) for partition in unknown}
-        self._unknown.difference_update(unknown)
-        if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + _LOOK_S
+        ends = self._ends(consumer, (*stretches, *self._unheard.partitions))
+        heard = [partition for partition in self._unheard.partitions if partition in ends]
+        positions = {partition: consumer.position(partition, timeout_ms=0) for partition in heard}
+        self._unheard.hear(heard)
+        if self._now() >= self._next_look:
+            self._next_look = self._now() + _LOOK_S
             ends |= self._ends_of_idle(consumer, [one for one in partitions if one.partition not in stretches])
-        return Fetched(stretches, positions, ends)
+        return Fetched(stretches, positions, ends, self._unheard.silent())
 
     def forget(self, partition: TopicPartition) -> None:
         """Makes a partition begin again with the next fetch."""
@@ -70,10 +76,10 @@ class PythonFetcher:
 
     def close(self) -> None:
         """Closes the connections."""
-        if self._consumer is not None:
-            self._consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
-            self._consumer = None
-            self._readers.clear()
+        consumer, self._consumer = self._consumer, None
+        self._readers.clear()
+        if consumer is not None:
+            consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
 
     def _connect(self) -> StretchConsumer:
         parameters = self._parameters
@@ -96,12 +102,12 @@ class PythonFetcher:
         if partitions.keys() != consumer.assignment():
             consumer.assign(list(partitions))
         self._readers = {partition: reader for partition, reader in self._readers.items() if partition in partitions}
-        self._unknown.intersection_update(partitions)
+        self._unheard.keep(partitions)
         for one in readers:
             if self._readers.get(one.partition) is one.reader:
                 continue
             self._readers[one.partition] = one.reader
-            self._unknown.add(one.partition)
+            self._unheard.expect(one.partition)
             if one.offset is not None:
                 seek(consumer, one.partition, one.offset, one.leader_epoch)
             else:
