@@ -85,9 +85,9 @@ class Planner:
         self.sizes = {r.stream: r.bytes for r in response.ranges}
         to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
         streams = {name: position for name, position in {**start.streams, **to}.items() if name not in forgotten}
-        run = {"run_number": self._number, "run_id": self._run_id, "checkpoint": self._checkpoint}
-        self._planned, self._last_call = replace(Offset(start.pipeline, streams), **run), self._calls
-        return self._planned
+        end = replace(Offset(start.pipeline, streams), run_number=self._number, run_id=self._run_id, checkpoint=self._checkpoint)
+        self._planned, self._last_call = end, self._calls
+        return end
 
     async def announce_replay(self, start: Offset, end: Offset) -> None:
         """Tells the gateway that a batch is read again."""
