@@ -171,11 +171,33 @@ def deduplicated() -> Pipeline:
     return app
 
 
+def joins() -> Pipeline:
+    app = Pipeline("joins")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000)
+    every, odd = timed.key_by(lambda n: n % 3), timed.filter(lambda n: n % 2 == 1).key_by(lambda n: n % 3, name="odd")
+    pairs = every.join_within(odd, before="9 s", after="2 s", delay="4 s", how="full", late=Late.PLACE_IN_OLDEST)
+    pairs.map(str, name="pair").stateful(
+        lambda pair, state: state.append(pair) or f"{len(state)} {pair}", list, name="last"
+    ).sink("out")
+    table = app.table(
+        "n/*",
+        decode=lambda payload: None if int(payload) % 7 == 0 else int(payload),
+        key=lambda message: int(message.value or b"") % 3,
+        event_time=lambda message: int(message.value or b"") * 1_000_000,
+        name="table",
+    )
+    rows = timed.join(table, on=lambda n: n % 3, how="left", retention="6 s", delay="1 s")
+    rows.map(str, name="row").sink("rows")
+    again = rows.key_by(lambda row: row[0] % 2, name="parity")
+    again.join_within(every, before="5 s", after="0 s", delay="60 s", name="uneven").map(str, name="pairs").sink("again")
+    return app
+
+
 APPLICATIONS = {
     maker.__name__: maker
     for maker in (by_message_key, by_computed_key, by_words, whole_messages, columnar, two_shuffles, branches)
 }
-TIMED = {maker.__name__: maker for maker in (windows, sessions_and_timers, windows_twice, deduplicated, idle_streams)}
+TIMED = {maker.__name__: maker for maker in (windows, sessions_and_timers, windows_twice, deduplicated, idle_streams, joins)}
 SEVERAL_STREAMS = ("by_message_key", "whole_messages", "idle_streams")
 
 
@@ -232,6 +254,31 @@ def test_what_comes_out_does_not_depend_on_how_it_is_run(run: tuple[list[list[Me
             wanted[_spelled(written.key)].append(written.value)
         assert stages.by_key(sink) == dict(wanted)
     for level in range(1, stages.pipeline.graph.shuffles + 1):
+        for step, states in stages.states(level).items():
+            assert stages.shown(step, states) == trial.states(step)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=8), max_size=6),
+    st.integers(1, 4),
+    st.sampled_from([0, 10**9]),
+)
+def test_joins_of_several_streams_do_not_depend_on_how_they_are_run(
+    batches: list[list[tuple[int, int]]], buckets: int, worker_bytes: int
+) -> None:
+    trial, stages = Trial(joins()), Stages(joins(), buckets, tasks=2, failing=0.2, worker_bytes=worker_bytes)
+    sequence = 0
+    for batch in batches:
+        made = []
+        for stream, number in batch:
+            sequence += 1
+            made.append(Message(b"%d" % number, b"k", stream=f"n/{stream}", sequence=sequence))
+        trial.send(*made)
+        stages.send(*made)
+    for sink in stages.pipeline.graph.sinks:
+        assert sorted(value for _, value in stages.written[sink]) == sorted(trial.values(sink))
+    for level in (1, 2):
         for step, states in stages.states(level).items():
             assert stages.shown(step, states) == trial.states(step)
 

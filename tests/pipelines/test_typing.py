@@ -21,6 +21,7 @@ from headrace.pipelines import (
     Message,
     OnError,
     Pipeline,
+    Table,
     Window,
     Windowed,
     collect,
@@ -235,6 +236,35 @@ def test_steps_keep_and_change_types() -> None:
     assert_type(by_item.stateful_flat(spread, basket), KeyedFlow[bytes])
     assert_type(by_item.deduplicate(lambda order: order.item, within="1 hour"), KeyedFlow[Order])
     assert_type(by_item.window(tumbling("1 hour")).late_values(), KeyedFlow[Order])
+
+
+def test_joins_have_pairs_and_none_where_a_side_may_be_missing() -> None:
+    app = Pipeline("typed")
+    left, right = app.source("l/*", decode=int).key_by(str), app.source("r/*", bytes.decode).key_by(str)
+    assert_type(left.join_within(right, before="1s", after="1s", name="a"), KeyedFlow[tuple[int, str]])
+    assert_type(left.join_within(right, before="1s", after="1s", how="left", name="b"), KeyedFlow[tuple[int, str | None]])
+    full = left.join_within(right, before="1s", after="1s", how="full", name="c")
+    assert_type(full, KeyedFlow[tuple[int | None, str | None]])
+    items, numbers = app.table("i/*", decode=json(Basket)), app.table("n/*", decode=int, key=lambda message: message.sequence)
+    assert_type(items, Table[bytes | None, Basket])
+    assert_type(numbers, Table[int, int])
+    by_text = orders(app)
+    assert_type(by_text.join(numbers, on=lambda order: 5, retention="1h", name="d"), KeyedFlow[tuple[Order, int]])
+    optional = by_text.join(numbers, on=lambda order: 5, how="left", as_of=False, name="e")
+    assert_type(optional, KeyedFlow[tuple[Order, int | None]])
+    by_text.join(numbers, on=lambda order: order.item, as_of=False, name="f")  # type: ignore
+    optional.map(lambda pair: pair[1] + 1, name="g")  # type: ignore
+    full.map(lambda pair: pair[0] + 1, name="h")  # type: ignore
+    with pytest.raises(GraphError):
+        left.join_within(app.source("o/*"), before="1s", after="1s", name="i")  # type: ignore
+    with pytest.raises(GraphError):
+        left.join_within(items, before="1s", after="1s", name="j")  # type: ignore
+    with pytest.raises(GraphError):
+        by_text.join(left, on=lambda order: 5, as_of=False, name="k")  # type: ignore
+    with pytest.raises(GraphError):
+        by_text.join(numbers, on=lambda order: 5, name="m")  # type: ignore
+    with pytest.raises(GraphError):
+        left.join_within(right, before="1s", after="1s", how="right", name="n")  # type: ignore
 
 
 def test_what_is_refused_when_it_runs_is_refused_by_type_checkers() -> None:

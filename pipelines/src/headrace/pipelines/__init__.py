@@ -7,6 +7,7 @@ from headrace.pipelines._errors import FormatError, GraphError, PipelineError, P
 from headrace.pipelines._flow import Flow, KeyedFlow
 from headrace.pipelines._harness import Trial, Written
 from headrace.pipelines._pipeline import Pipeline
+from headrace.pipelines._table import Table
 from headrace.pipelines._windowed import Windowed
 from headrace.pipelines.elements.headers import Header, Headers
 from headrace.pipelines.elements.message import Message
@@ -36,6 +37,7 @@ __all__ = [
     "ProgramError",
     "StateError",
     "StepError",
+    "Table",
     "TimeUnit",
     "Trial",
     "TrialError",

@@ -98,6 +98,24 @@ def fired_elements(fired: Iterable[Fired]) -> list[Elements]:
     return [_of_a_stream(stream, list(some)) for stream, some in groupby(ordered, key=attrgetter("stream"))]
 
 
+def fired_in_turn(fired: Iterable[Fired]) -> list[Elements]:
+    """The results that fired at the end of a micro-batch: the results of each key in the order in which they were due.
+
+    Elements are of one stream, and the results of one key may come from several. They are in few parts all the same.
+    """
+    parts: list[tuple[str, list[Fired]]] = []
+    last_of_stream: dict[str, int] = {}
+    last_of_key: dict[Key, int] = {}
+    for result in sorted(fired, key=attrgetter("mark", "sequence")):
+        at = last_of_stream.get(result.stream, -1)
+        if at < last_of_key.get(result.key, 0):
+            at = last_of_stream[result.stream] = len(parts)
+            parts.append((result.stream, []))
+        last_of_key[result.key] = at
+        parts[at][1].append(result)
+    return [_of_a_stream(stream, some) for stream, some in parts]
+
+
 def placeholder(key: Key, stream: str, sequence: int) -> Elements:
     """An element without a value, for the error of a timer or window: it identifies the key's last message."""
     nothing = _times([NO_TIME])

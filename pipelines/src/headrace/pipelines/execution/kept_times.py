@@ -103,6 +103,10 @@ def _sharing(graph: Graph, times: Mapping[str, Any]) -> dict[int, list[str]]:
     known = {key_by: set(behind.get(key_by, ())) for key_by in times.get(_MAXIMA, {})}
     now = {number: graph.behind(number) for number in graph.first_keys}
     sharing = {number: [key_by for key_by, steps in known.items() if steps & now[number]] for number in now}
+    for number, names in sharing.items():
+        # Several may have all their steps in common, with a stream at each of them.
+        own = graph.steps[number].name
+        sharing[number] = [own] if own in names else names
     taken = {key_by for some in sharing.values() for key_by in some}
     for number, names in sharing.items():
         if not names:

@@ -6,6 +6,7 @@ from typing import Any
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.graph.graph import Graph
+from headrace.pipelines.steps.stateless import KeyBy
 from headrace.pipelines.steps.step import OnError, Step
 
 
@@ -28,6 +29,7 @@ class GraphBuilder:
         self._inputs: list[tuple[int, ...]] = []
         self._names: set[str] = set()
         self._lags: list[int] = []
+        self._levels: list[int] = []
 
     def add(self, step: Step, *inputs: int) -> int:
         """Adds a step after others, and returns its number.
@@ -40,11 +42,26 @@ class GraphBuilder:
         self._steps.append(step)
         self._inputs.append(inputs)
         self._lags.append(step.delay + max((self._lags[i] for i in inputs), default=0))
+        self._levels.append(isinstance(step, KeyBy) + max((self._levels[i] for i in inputs), default=0))
         return len(self._steps) - 1
 
     def lag(self, number: int) -> int:
         """How far the event times of a step's results may be behind their marks, in microseconds."""
         return self._lags[number]
+
+    def name_of(self, number: int) -> str:
+        """The name of a step."""
+        return self._steps[number].name
+
+    def level(self, number: int) -> int:
+        """The number of shuffles before a step's results."""
+        return self._levels[number]
+
+    def keyed_by(self, number: int) -> str:
+        """A description of the key of a step's results, which follow a `key_by`."""
+        while not isinstance(step := self._steps[number], KeyBy):
+            number = self._inputs[number][0]
+        return step.by
 
     def where(self, explicit: Any, default: str | None, method: str) -> str:
         """The place of a step in errors, by its name.

@@ -6,6 +6,8 @@ from functools import cached_property
 
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines.joins.sides import Entrance
+from headrace.pipelines.joins.step import Join
 from headrace.pipelines.programs.program import Program
 from headrace.pipelines.steps.columnar import DecodeColumns, MapColumns, StatefulColumns, ToColumns
 from headrace.pipelines.steps.deduplicate import Deduplicate
@@ -181,8 +183,9 @@ class Graph:
         return frozenset[int]().union(*self.roots)
 
     def behind(self, key_by: int) -> frozenset[str]:
-        """Names the steps with states behind this `key_by`: the ones behind no other, or if there are none, all of them."""
-        steps = [(step.name, self.roots[number]) for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)]
+        """Names the steps with states, and sides of joins, behind this `key_by`: the ones behind no other, else all of them."""
+        kinds = (Entrance, KeyedStep)
+        steps = [(step.name, self.roots[number]) for number, step in enumerate(self.steps) if isinstance(step, kinds)]
         alone = frozenset(name for name, roots in steps if roots == {key_by})
         return alone or frozenset(name for name, roots in steps if key_by in roots)
 
@@ -353,7 +356,7 @@ class Graph:
     @property
     def counted(self) -> list[tuple[Counted, str]]:
         """The counts of the pipeline, by event and step."""
-        late = [(Counted.LATE, step.name) for step in self.steps if isinstance(step, TimeWindows)]
+        late = [(Counted.LATE, step.name) for step in self.steps if isinstance(step, (Join, TimeWindows))]
         skipped = [(Counted.SKIPPED, step.name) for step in self.steps if step.on_error is OnError.SKIP]
         ahead = [(Counted.AHEAD, self.steps[number].name) for number in sorted(self.first_keys) if self.bounds_skew]
         behind = [(Counted.BEHIND, self.steps[number].name) for number in sorted(self.first_keys) if self.uses_time]

@@ -1,0 +1,1 @@
+"""Joins of two flows by key and event time."""
