@@ -150,7 +150,7 @@ def test_check_tries_the_connection(tmp_path: Path) -> None:
     path.write_text(good)
     assert connector("check", "-c", path).output == f"{path} is valid: queue, queue q has 3 messages\n"
     shown = json.loads(connector("check", "-c", path, "--json").output)
-    assert (shown["ok"], shown["result"]) == (True, {"connector": "queue", "found": "queue q has 3 messages"})
+    assert (shown["ok"], shown["result"]) == (True, {"connector": "queue", "finding": "queue q has 3 messages"})
 
     path.write_text(good.replace('"q"', '"away"'))
     result = connector("check", "-c", path)

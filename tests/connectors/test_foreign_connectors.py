@@ -230,7 +230,7 @@ def test_a_check_shows_the_first_line_of_its_command(folder: Path) -> None:
     file = folder / "c.toml"
     file.write_text('connector = "acme"\nsource = "s"\n')
     shown = json.loads(headrace(folder, "check", "-c", file, "--json").stdout)
-    assert shown["result"] == {"connector": "acme", "found": "3 messages for"}
+    assert shown["result"] == {"connector": "acme", "finding": "3 messages for"}
 
 
 @pytest.mark.parametrize(

@@ -326,9 +326,9 @@ def test_it_registers_again_and_answers_no_gateway_what_another_one_has_asked(th
                 again = threads.submit(second.restart, "sink")
                 new = arrived(link)
                 # Both gateways have numbered their first order the same.
-                old.answer({"ok": False, "invalid": False, "made": True, "error": "stale"})
+                old.answer({"ok": False, "invalid": False, "done": True, "error": "stale"})
                 new.answer({"ok": True, "result": RESULT})
-                new.answer({"ok": False, "invalid": False, "made": True, "error": "doubled"})
+                new.answer({"ok": False, "invalid": False, "done": True, "error": "doubled"})
                 assert again.result(WITHIN_S).restarted.pid == 2
                 link.update(second.address, {**SINK, "source": Listed("source-0", "")})
                 until(lambda: "source" in second.connectors()["deploy.toml"])

@@ -86,10 +86,10 @@ def test_a_real_pass_examines_everything_and_gives_every_failure_its_fix(tmp_pat
     assert (found["command"], found["ok"]) == ("doctor", False)
     checks = {check["check"]: check for check in found["result"]["checks"]}
     assert list(checks) == [check.name for check in CHECKS]
-    assert all(set(check) == {"check", "level", "found", "fix"} for check in checks.values())
+    assert all(set(check) == {"check", "level", "finding", "fix"} for check in checks.values())
     assert all(check["fix"] for check in checks.values() if check["level"] in ("failed", "warning"))
     assert checks["gateway"]["level"] == "failed"
     assert checks["session"]["level"] == "skipped"
-    assert checks["connectors"]["found"] == f"{file}: file, 0 streams now, waiting for more"
+    assert checks["connectors"]["finding"] == f"{file}: file, 0 streams now, waiting for more"
     assert done.returncode in (1, 3)
     assert "gateway" in found["error"]

@@ -99,8 +99,8 @@ def test_an_invalid_deployment_is_named_with_its_line(name: str, file: Path) -> 
     change(file, 'app = "app.py"', 'app = "nowhere.py"')
     finding = found(name, file)
     assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_INVALID)
-    assert f"{file}:" in finding.found
-    assert "nowhere.py" in finding.found
+    assert f"{file}:" in finding.text
+    assert "nowhere.py" in finding.text
 
 
 def test_the_worst_of_several_deployments_counts(file: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_port_that_another_program_has(file: Path) -> None:
             (file.parent / "gateway.toml").write_text(with_port + http)
             finding = found("ports", file)
             assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_ENVIRONMENT)
-            assert f"the gateway cannot listen on 127.0.0.1:{port}: Address already in use" in finding.found
+            assert f"the gateway cannot listen on 127.0.0.1:{port}: Address already in use" in finding.text
 
 
 @pytest.mark.parametrize("name", ["port", "gateway", "health"])
@@ -131,7 +131,7 @@ def test_the_default_gateway_is_not_that_of_a_deployment(name: str, file: Path) 
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         named = Connection(f"127.0.0.1:{server.getsockname()[1]}")
-        assert "no gateway was named" not in findings(name, named, connectors=(str(file),), gateway_named=True)[0].found
+        assert "no gateway was named" not in findings(name, named, connectors=(str(file),), gateway_named=True)[0].text
 
 
 @pytest.mark.parametrize("what", ["deploy.run", "checkpoints"])
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_written_to(what: str, file: Path) -> None:
     (file.parent / what).write_text("a file in place of the folder")
     finding = found("files", file)
     assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_ENVIRONMENT)
-    assert f"{file.parent / what} is not a folder" in finding.found
+    assert f"{file.parent / what} is not a folder" in finding.text
 
 
 @pytest.mark.parametrize(
@@ -156,32 +156,32 @@ def test_a_token_that_does_not_fit(file: Path, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.delenv("HEADRACE_TOKEN", raising=False)
     change(file, old, new)
     finding = found("tokens", file)
-    assert (finding.level, finding.found) == (Level.FAILED, said)
-    assert "secret" not in finding.found + finding.fix
+    assert (finding.level, finding.text) == (Level.FAILED, said)
+    assert "secret" not in finding.text + finding.fix
 
 
 def test_a_gateway_without_tokens_needs_none(file: Path) -> None:
     (file.parent / "gateway.toml").write_text('listen = "127.0.0.1:0"\n')
-    assert found("tokens", file).found == "the gateway needs no tokens"
+    assert found("tokens", file).text == "the gateway needs no tokens"
 
 
 @pytest.mark.parametrize(("hard", "fix"), [(100_000, "ulimit -n"), (256, "raise the hard limit, which is 256")])
 def test_few_descriptors(file: Path, monkeypatch: pytest.MonkeyPatch, hard: int, fix: str) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda limit: (256, hard))
     finding = found("descriptors", file)
-    assert (finding.level, "256 descriptors" in finding.found, fix in finding.fix) == (Level.WARNING, True, True)
+    assert (finding.level, "256 descriptors" in finding.text, fix in finding.fix) == (Level.WARNING, True, True)
 
 
 def test_a_disk_without_room_or_inodes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "free")
     monkeypatch.setattr("psutil.disk_usage", lambda path: usage(3 << 20))
     finding = found("space", file)
-    assert (finding.level, "deploy.run: 3.0 MiB free" in finding.found) == (Level.WARNING, True)
-    assert "checkpoints/orders: 3.0 MiB free" in finding.found
+    assert (finding.level, "deploy.run: 3.0 MiB free" in finding.text) == (Level.WARNING, True)
+    assert "checkpoints/orders: 3.0 MiB free" in finding.text
 
     monkeypatch.setattr("psutil.disk_usage", lambda path: usage(1 << 40))
     monkeypatch.setattr(deployment, "ENOUGH_INODES", 1 << 62)
-    assert "inodes free" in found("space", file).found
+    assert "inodes free" in found("space", file).text
 
 
 def test_a_proxy_between_a_process_and_a_gateway_elsewhere(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,8 +190,8 @@ def test_a_proxy_between_a_process_and_a_gateway_elsewhere(file: Path, monkeypat
     change(file, '{ token = "${TOTALS}" }', '{ token = "${TOTALS}", address = "far.example:7433" }')
     finding = found("proxies", file)
     assert finding.level is Level.WARNING
-    assert "totals reaches far.example:7433 by the proxy http://proxy.example:3128" in finding.found
-    assert "password" not in finding.found
+    assert "totals reaches far.example:7433 by the proxy http://proxy.example:3128" in finding.text
+    assert "password" not in finding.text
 
 
 def test_files_with_secrets_are_read_and_who_else_can_read_them_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,15 +209,15 @@ def test_files_with_secrets_are_read_and_who_else_can_read_them_is_told(file: Pa
     for exposed in (token, variables):
         exposed.chmod(0o644)
         assert found("secrets", file).level is Level.WARNING
-        assert f"every user of this machine can read {exposed}" in found("secrets", file).found
+        assert f"every user of this machine can read {exposed}" in found("secrets", file).text
         exposed.chmod(0o600)
     token.write_text("another")
-    assert "does not know the token of orders" in found("tokens", file).found
+    assert "does not know the token of orders" in found("tokens", file).text
     for path, said in ((token, "there is no such file"), (variables, "there is no such file")):
         kept = path.read_text()
         path.unlink()
         refused = found("secrets", file)
-        assert (refused.level, refused.exit_code, said in refused.found, str(path) in refused.found) == (
+        assert (refused.level, refused.exit_code, said in refused.text, str(path) in refused.text) == (
             Level.FAILED,
             EXIT_INVALID,
             True,

@@ -76,7 +76,7 @@ def server_with(*services: str) -> Iterator[str]:
 
 def is_failed(finding: Finding, found: str, fix: str, exit_code: int = EXIT_FAILED) -> None:
     assert (finding.level, finding.exit_code) == (Level.FAILED, exit_code), finding
-    assert found in finding.found
+    assert found in finding.text
     assert fix in finding.fix
 
 
@@ -85,10 +85,10 @@ def test_no_gateway_is_a_failure_only_where_one_was_named() -> None:
         connection = Connection(f"127.0.0.1:{port}")
         is_failed(check("gateway", connection, gateway_named=True), f"nothing listens at 127.0.0.1:{port}", "headrace gateway")
         finding = check("gateway", connection)
-        assert (finding.level, finding.found) == (Level.SKIPPED, f"none runs at 127.0.0.1:{port}")
+        assert (finding.level, finding.text) == (Level.SKIPPED, f"none runs at 127.0.0.1:{port}")
         assert "headrace gateway" in finding.fix
         finding = check("port", connection)
-        assert (finding.level, finding.found) == (Level.OK, f"port {port} is free")
+        assert (finding.level, finding.text) == (Level.OK, f"port {port} is free")
 
 
 def test_a_port_in_use_by_another_program() -> None:
@@ -112,10 +112,10 @@ def test_a_gateway_that_answers_is_told_with_version_and_protocol() -> None:
     with gateway_process() as gateway:
         finding = check("gateway", Connection(gateway.address), gateway_named=True)
         assert (finding.level, finding.fix) == (Level.OK, "")
-        assert finding.found == f"{gateway.address} runs version {VERSION}; headrace.protocol.v1"
+        assert finding.text == f"{gateway.address} runs version {VERSION}; headrace.protocol.v1"
         finding = check("port", Connection(gateway.address))
         assert finding.level is Level.OK
-        assert finding.found.startswith("a gateway listens on port ")
+        assert finding.text.startswith("a gateway listens on port ")
 
 
 def test_tls_that_does_not_fit_is_told_with_the_option_that_is_missing(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_tls_that_does_not_fit_is_told_with_the_option_that_is_missing(tmp_path:
     other = Authority(tmp_path, "other")
     with gateway_process("--tls-cert", pair.cert, "--tls-key", pair.key) as gateway:
         trusted = Connection(gateway.address, tls_ca=authority.cert)
-        assert check("gateway", trusted).found == f"{gateway.address} runs version {VERSION}; headrace.protocol.v1"
+        assert check("gateway", trusted).text == f"{gateway.address} runs version {VERSION}; headrace.protocol.v1"
         for connection in (Connection(gateway.address), Connection(gateway.address, tls_ca=other.cert)):
             is_failed(check("gateway", connection, gateway_named=True), gateway.address, "--tls-ca")
             finding = check("port", connection)
-            assert (finding.level, finding.found.partition(" is ")[2]) == (Level.OK, "in use by a program that speaks TLS")
+            assert (finding.level, finding.text.partition(" is ")[2]) == (Level.OK, "in use by a program that speaks TLS")
 
 
 def test_tls_where_the_gateway_speaks_none() -> None:
@@ -155,8 +155,8 @@ def test_a_token_that_is_missing_or_unknown(guarded: GatewayProcess, token: str 
 def test_a_token_that_may_not_see_the_status_is_known_all_the_same(guarded: GatewayProcess) -> None:
     finding = check("gateway", Connection(guarded.address, "s-secret"))
     assert (finding.level, finding.fix) == (Level.OK, "")
-    assert "accepts the token, which may not read the status" in finding.found
-    assert check("gateway", Connection(guarded.address, "a-secret")).found.endswith(
+    assert "accepts the token, which may not read the status" in finding.text
+    assert check("gateway", Connection(guarded.address, "a-secret")).text.endswith(
         f"runs version {VERSION}; headrace.protocol.v1"
     )
 
@@ -183,12 +183,12 @@ def test_a_connector_that_can_connect_and_one_that_cannot(nats: Nats, tmp_path: 
     file.write_text(table("good", nats.port))
     finding = check("connectors", connectors=(str(file),))
     assert finding.level is Level.OK, finding
-    assert f"{file}:good: nats-core" in finding.found
+    assert f"{file}:good: nats-core" in finding.text
     with unused() as port:
         file.write_text(table("good", nats.port) + table("bad", port))
         finding = check("connectors", connectors=(str(file),))
         is_failed(finding, f"{file}:bad: ", f"headrace connector check -c {file}:bad")
-        assert f"127.0.0.1:{port}" in finding.found
+        assert f"127.0.0.1:{port}" in finding.text
 
 
 def test_a_connectors_file_that_is_invalid_is_told_with_line_and_key(tmp_path: Path) -> None:
@@ -196,11 +196,11 @@ def test_a_connectors_file_that_is_invalid_is_told_with_line_and_key(tmp_path: P
     file.write_text('connector = "file"\nsorce = "x"\npath = "y"\n')
     finding = check("connectors", connectors=(str(file),))
     is_failed(finding, f"{file}:2: sorce: unknown key; did you mean source?", "correct the file", EXIT_INVALID)
-    assert "cannot be read" in check("connectors", connectors=("/nowhere/c.toml",)).found
+    assert "cannot be read" in check("connectors", connectors=("/nowhere/c.toml",)).text
 
 
 def test_a_broker_at_its_usual_port_is_found() -> None:
     with listening() as port:
         ((_, finding),) = examine(Site(Connection("127.0.0.1:1")), [Check("nats", broker("nats", port))])
     assert finding.level is Level.OK
-    assert finding.found.endswith(f"a server listens on 127.0.0.1:{port}")
+    assert finding.text.endswith(f"a server listens on 127.0.0.1:{port}")

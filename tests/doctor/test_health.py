@@ -41,7 +41,7 @@ def until(connection: Connection, holds: Callable[[list[Finding]], bool]) -> lis
 
 
 def about(part: str) -> Callable[[list[Finding]], bool]:
-    return lambda found: any(finding.found.startswith(f"{part} for ") for finding in found)
+    return lambda found: any(finding.text.startswith(f"{part} for ") for finding in found)
 
 
 def test_a_file_that_becomes_invalid_is_listed_with_its_remedy_until_it_is_valid(tmp_path: Path) -> None:
@@ -52,14 +52,14 @@ def test_a_file_that_becomes_invalid_is_listed_with_its_remedy_until_it_is_valid
         connection = Connection(gateway.address)
         config.write_text("[nonsense]\na = 1\n")
         found = until(connection, about(part))
-        (finding,) = [one for one in found if one.found.startswith(part)]
+        (finding,) = [one for one in found if one.text.startswith(part)]
         assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_FAILED)
-        assert "nonsense" in finding.found
+        assert "nonsense" in finding.text
         assert "stays in effect" in finding.fix
 
         done = CliRunner().invoke(cli, ["doctor", "--json", "--gateway", gateway.address])
         document = json.loads(done.stdout)
-        (listed,) = [one for one in document["result"]["checks"] if one["check"] == "health" and part in one["found"]]
+        (listed,) = [one for one in document["result"]["checks"] if one["check"] == "health" and part in one["finding"]]
         assert (listed["level"], listed["fix"]) == ("failed", finding.fix)
         assert "health" in document["error"]
         assert done.exit_code != 0
@@ -74,15 +74,15 @@ def test_a_certificate_that_expires_is_listed_with_its_remedy(tmp_path: Path, mo
     pair = authority.issue("gateway")
     with gateway_process("--tls-cert", pair.cert, "--tls-key", pair.key) as gateway:
         found = until(Connection(gateway.address, tls_ca=authority.cert), about(f"file {pair.cert}"))
-    (finding,) = [one for one in found if one.found.startswith(f"file {pair.cert}")]
+    (finding,) = [one for one in found if one.text.startswith(f"file {pair.cert}")]
     assert finding.level is Level.FAILED
-    assert "the certificate expires on" in finding.found
+    assert "the certificate expires on" in finding.text
     assert finding.fix.startswith("replace it")
 
 
 def test_a_gateway_that_is_away_is_named_by_the_check_of_the_gateway_alone() -> None:
     (finding,) = findings("health", Connection("127.0.0.1:1"))
-    assert (finding.level, finding.found) == (Level.SKIPPED, "no gateway answers at 127.0.0.1:1")
+    assert (finding.level, finding.text) == (Level.SKIPPED, "no gateway answers at 127.0.0.1:1")
     (finding,) = findings("health", Connection("nowhere"))
     assert finding.level is Level.SKIPPED
 
@@ -92,7 +92,7 @@ def test_a_token_that_may_not_read_the_status_is_told_which_right_it_lacks(tmp_p
     config.write_text(TOKENS)
     with gateway_process("--config", config, environ={"SOURCE": "s-secret"}) as gateway:
         (finding,) = findings("health", Connection(gateway.address, "s-secret"))
-    assert (finding.level, finding.found) == (Level.SKIPPED, "the token may not read the status")
+    assert (finding.level, finding.text) == (Level.SKIPPED, "the token may not read the status")
     assert "right admin" in finding.fix
 
 
@@ -101,11 +101,11 @@ def test_parts_that_wait_for_another_are_counted_there() -> None:
     problems = [pb.Problem(part=part, **cause) for part in ("sink out", "pipeline totals", "stream orders/0")]
     with gateway_that_says(pb.GetStatusResponse(gateway=WELL, problems=problems, problems_in_all=3)) as address:
         (finding,) = findings("health", Connection(address))
-        assert finding.found == "sink out for 1m 05s: no connector serves it; 2 more parts wait for it"
+        assert finding.text == "sink out for 1m 05s: no connector serves it; 2 more parts wait for it"
         assert finding.fix == "start it"
     # Where the cause itself is not listed, each part names it.
     with gateway_that_says(pb.GetStatusResponse(gateway=WELL, problems=problems[1:], problems_in_all=2)) as address:
-        assert [finding.found.partition(": ")[2] for finding in findings("health", Connection(address))] == [
+        assert [finding.text.partition(": ")[2] for finding in findings("health", Connection(address))] == [
             "sink out: no connector serves it"
         ] * 2
 
@@ -128,7 +128,7 @@ def test_many_parts_are_counted() -> None:
     with gateway_that_says(pb.GetStatusResponse(gateway=WELL, problems=problems, problems_in_all=len(parts))) as address:
         *listed, last = findings("health", Connection(address))
     assert len(listed) == MAX_COUNT
-    assert (last.found, last.fix) == ("3 more parts are degraded", "list all: headrace status")
+    assert (last.text, last.fix) == ("3 more parts are degraded", "list all: headrace status")
 
 
 def test_all_is_well() -> None:

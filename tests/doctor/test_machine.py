@@ -28,7 +28,7 @@ def program(path: Path, body: str) -> Path:
 
 def is_lacking(finding: Finding, found: str, fix: str) -> None:
     assert (finding.level, finding.exit_code) == (Level.FAILED, EXIT_ENVIRONMENT)
-    assert found in finding.found
+    assert found in finding.text
     assert fix in finding.fix
 
 
@@ -45,8 +45,8 @@ def test_a_machine_that_runs_these_tests_has_what_it_needs() -> None:
         finding = check(name)
         assert finding.level is Level.OK, finding
         assert not finding.fix
-    assert check("python").found.startswith("Python 3.")
-    assert "pyspark 4." in check("versions").found
+    assert check("python").text.startswith("Python 3.")
+    assert "pyspark 4." in check("versions").text
 
 
 def test_a_wrong_java_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     distribution(tmp_path, "headrace-base", VERSION, "grpcio>=1", "not-there-at-all>=2", 'of-an-extra; extra == "x"')
     monkeypatch.syspath_prepend(str(tmp_path))
     is_lacking(check("versions"), "not-there-at-all is missing", "pip install 'not-there-at-all>=2'")
-    assert "of-an-extra" not in check("versions").found
+    assert "of-an-extra" not in check("versions").text
 
 
 def test_distributions_of_two_releases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_client_library_that_is_too_old_or_missing(monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(tmp_path / "b"))
     finding = check("kafka")
     assert (finding.level, finding.fix) == (Level.SKIPPED, "pip install 'headrace-connectors[kafka]'")
-    assert finding.found == "the client library is not installed (not-there-at-all)"
+    assert finding.text == "the client library is not installed (not-there-at-all)"
 
 
 def test_a_folder_for_temporary_files_that_cannot_be_written_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
 
 def test_spark_is_started_on_request_only() -> None:
     finding = check("session")
-    assert (finding.level, finding.found) == (Level.SKIPPED, "Spark was not started")
+    assert (finding.level, finding.text) == (Level.SKIPPED, "Spark was not started")
     assert "headrace doctor --spark" in finding.fix
 
 
@@ -170,13 +170,13 @@ def test_spark_starts_and_runs_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.doctor.spark._START_S", 900.0)
     finding = check("session", start_spark=True)
     assert finding.level is Level.OK, finding
-    assert "started and ran Python in" in finding.found
+    assert "started and ran Python in" in finding.text
 
 
 def test_a_spark_that_does_not_start_is_told_by_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     finding = check("session", start_spark=True)
     assert (finding.level, finding.exit_code) == (Level.FAILED, 1)
-    assert "JAVA_HOME is /nowhere" in finding.found
+    assert "JAVA_HOME is /nowhere" in finding.text
     assert "pyspark" in finding.fix
     assert os.environ["JAVA_HOME"] == "/nowhere"

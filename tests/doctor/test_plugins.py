@@ -31,7 +31,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def is_unusable(finding: Finding, found: str, fix: str) -> None:
     assert finding.level is Level.WARNING
-    assert found in finding.found
+    assert found in finding.text
     assert fix in finding.fix
 
 
@@ -99,7 +99,7 @@ def test_every_plugin_has_its_fix(folder: Path) -> None:
         add(folder, name)
     finding = check("plugins")
     for name in ("one", "two"):
-        assert f"{name} of {folder / name}" in finding.found
+        assert f"{name} of {folder / name}" in finding.text
         assert f"{name}: correct {folder / name}" in finding.fix
 
 

@@ -88,7 +88,7 @@ def document(findings: "Sequence[tuple[Check, Finding]]") -> dict[str, Any]:
     """Returns the result that --json prints."""
     return {
         "checks": [
-            {"check": check.name, "level": str(finding.level), "found": finding.found, "fix": finding.fix or None}
+            {"check": check.name, "level": str(finding.level), "finding": finding.text, "fix": finding.fix or None}
             for check, finding in findings
         ]
     }
@@ -100,10 +100,10 @@ def table(findings: "Sequence[tuple[Check, Finding]]") -> "FittingTable":
 
     from headrace.terminal.tables import plain_table
 
-    found = plain_table("check", "", "found", prose=True)
+    table = plain_table("check", "", "finding", prose=True)
     for check, finding in findings:
-        text = Text(finding.found)
+        text = Text(finding.text)
         if finding.fix:
             text.append(f"\nfix: {finding.fix}" if finding.level in ("warning", "failed") else f"\n{finding.fix}", "italic")
-        found.add_row(check.name, Text(str(finding.level), _STYLES[finding.level]), text)
-    return found
+        table.add_row(check.name, Text(str(finding.level), _STYLES[finding.level]), text)
+    return table

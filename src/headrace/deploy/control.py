@@ -206,7 +206,7 @@ def refusal(error: str, *, invalid: bool = False, is_done: bool = False) -> dict
         invalid: Whether the caller must write it differently.
         is_done: Whether the connector got the request to restart.
     """
-    return {"ok": False, "invalid": invalid, "made": is_done, "error": error}
+    return {"ok": False, "invalid": invalid, "done": is_done, "error": error}
 
 
 def _received(caller: _Caller) -> Request | _Question | None:

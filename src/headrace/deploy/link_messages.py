@@ -49,7 +49,7 @@ def outcome_message(number: int, document: Mapping[str, Any], *, is_restart: boo
         is_restart: Whether the order was a restart, not a replay.
     """
     if not document["ok"]:
-        if document["made"]:
+        if document["done"]:
             kind = pb.ORDER_FAILURE_KIND_FAILED
         elif document["invalid"]:
             kind = pb.ORDER_FAILURE_KIND_UNKNOWN_CONNECTOR

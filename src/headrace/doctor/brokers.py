@@ -52,7 +52,7 @@ def check_connectors(site: Site) -> Finding:
         return skipped("no configuration file was given", "to check connectors: headrace doctor --config FILE")
     findings = [_connector(target) for given in site.connectors for target in _targets(given)]
     worst = max(findings, key=lambda finding: (finding.level is Level.FAILED, finding.exit_code))
-    found = "; ".join(finding.found for finding in findings)
+    found = "; ".join(finding.text for finding in findings)
     return ok(found) if worst.level is Level.OK else failed(found, worst.fix, worst.exit_code)
 
 

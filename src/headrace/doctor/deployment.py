@@ -100,7 +100,7 @@ def of_deployments(check: Callable[[DeploymentSite], Finding]) -> Callable[[Site
             return skipped(*_NONE)
         order = (Level.SKIPPED, Level.OK, Level.WARNING, Level.FAILED)
         worst = max(findings, key=lambda finding: order.index(finding.level))
-        same = [finding.found for finding in findings if finding.level is worst.level]
+        same = [finding.text for finding in findings if finding.level is worst.level]
         return Finding(worst.level, "; ".join(same), worst.fix, worst.exit_code)
 
     return run

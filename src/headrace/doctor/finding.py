@@ -24,13 +24,13 @@ class Finding:
 
     Attributes:
         level: How much it matters.
-        found: The thing found, or the error.
+        text: The observation of the check, or the error.
         fix: What to do; empty if there is nothing to do.
         exit_code: The exit code of the command if the check failed.
     """
 
     level: Level
-    found: str
+    text: str
     fix: str = ""
     exit_code: int = EXIT_ENVIRONMENT
 

@@ -73,7 +73,7 @@ def _report(as_json: bool, what: str, look: Callable[[], tuple[str, str | None]]
     except Failure as failure:
         raise failure.with_summary(f"{what} is invalid, or its connector cannot connect") from None
     if as_json:
-        print_result(f"{what} is valid", {"connector": name, "found": found})
+        print_result(f"{what} is valid", {"connector": name, "finding": found})
     else:
         of_file = f"{name}, " if name != what else ""
         details = f"{of_file}{found or ''}".removesuffix(", ")
