@@ -178,6 +178,25 @@ def test_the_gateway_knows_why_a_process_fails_until_it_runs(tmp_path: Path) -> 
     assert told == [["ended with exit code 1: the queue is gone"]]
 
 
+def test_the_gateway_knows_what_an_unconnected_process_has_logged_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.deploy.reports.WARNS_AFTER_S", 0.01)
+    probe = Probe(Known())
+    with served() as gateway:
+
+        def warnings() -> set[str]:
+            deployments = gateway.gateway.deployments.by_name.values()
+            return {one.state.last_warning for each in deployments for one in (each.processes or {}).values()}
+
+        def connect(_: Status) -> None:
+            probe.known = Known(connected=frozenset({"source"}))
+
+        script = f"echo '2026-01-31T12:00:00.250Z WARNING: no route'; {SLEEPS}"
+        watched = Watched(plan(tmp_path, source=(Kind.SOURCE, script)), probe=probe, reach=gateway.reach())
+        watched.when(lambda _: warnings() == {"", "no route"}, connect)
+        watched.when(lambda status: runs("source")(status) and warnings() == {""}, stop)
+        assert watched.run() == Ending(0, "stopped")
+
+
 def test_a_log_that_cannot_be_written_is_a_problem_until_it_can(tmp_path: Path) -> None:
     """/dev/full is a disk without room."""
     log = tmp_path / "run" / "source.log"

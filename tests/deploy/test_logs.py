@@ -9,7 +9,7 @@ import pytest
 from tests.deploy.supervisors import Watched, plan, process_of, stop
 
 from headrace.deploy import Kind, Status
-from headrace.deploy.logs import last_error_line, size_of
+from headrace.deploy.logs import last_error_line, last_warning, size_of
 from headrace.processes import OwnedProcess
 
 
@@ -45,3 +45,22 @@ def test_a_process_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeyp
 
 def test_a_log_that_is_not_there_says_nothing(tmp_path: Path) -> None:
     assert last_error_line(tmp_path / "none.log", 7) == ""
+    assert last_warning(tmp_path / "none.log", 7) == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["2026-01-31T12:00:00.250Z WARNING: first", "2026-01-31T12:00:01.250Z ERROR: second", "a message"], "second"),
+        (["2026-01-31T12:00:00.250Z WARNING: first", "2026-01-31T12:00:01.250Z INFO: connected"], "first"),
+        (['{"level": "warning", "event": "away", "error": "no route"}', '{"level": "info", "event": "well"}'], "away: no route"),
+        (["a message", "[1, 2]", "{", '"text"'], ""),
+    ],
+)
+def test_the_last_warning_is_no_other_line_since_those_may_show_messages(tmp_path: Path, lines: list[str], said: str) -> None:
+    log = tmp_path / "one.log"
+    log.write_text("2026-01-31T12:00:00.250Z ERROR: of an earlier run\n")
+    offset = log.stat().st_size
+    with log.open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    assert last_warning(log, offset) == said

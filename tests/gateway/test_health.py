@@ -224,6 +224,19 @@ def test_a_process_that_runs_without_a_session_is_not_connected_whether_it_ever_
     assert listed["stream a/0"].root == "connector c"
 
 
+def test_what_an_unconnected_process_has_logged_last_is_in_the_cause() -> None:
+    says = "the certificate of the gateway is for another name"
+    deployed = deployment(source="a", failure="", unconnected_ms=60_000)
+    deployed.processes.append(process(state=pb.PROCESS_STATE_KIND_RUNS, last_warning=says))
+    away = stream(stream="a/0", state=pb.STREAM_STATE_DETACHED, instance="")
+    listed = found(status(streams=[away], sessions=[], deployments=[deployed]))
+    assert listed["stream a/0"].cause == f"the process of c in deploy.toml runs, and is not connected: it says {says}"
+    parked = stream(stream="a/0", state=pb.STREAM_STATE_PARKED, readers=0)
+    late = running(STARTS, state_age_ms=120_000, last_warning=says)
+    listed = found(status(streams=[parked], pipelines=[], sinks=[], deployments=[late]))
+    assert listed["stream a/0"].cause.endswith(f"runs as process 7, and has not attached: it says {says}")
+
+
 @pytest.mark.parametrize("last_instance", ["", "c", "an-earlier-name"])
 def test_why_the_process_of_a_source_fails_is_the_cause_of_its_streams(last_instance: str) -> None:
     away = [stream(stream=f"{name}/0", state=pb.STREAM_STATE_DETACHED, instance="", last_instance=last_instance) for name in "ab"]

@@ -14,6 +14,8 @@ from headrace.protocol.v1 import admin_pb2 as pb
 
 MEASURE_EVERY_S = 5.0
 """How often the memory of processes is measured."""
+WARNS_AFTER_S = 5.0
+"""After how many seconds without a connection a process's last warning is reported, and how often it is read again."""
 MAX_REASON = 300
 _KINDS = {
     Kind.GATEWAY: ("gateway", pb.PROCESS_KIND_GATEWAY),
@@ -49,6 +51,7 @@ class ProcessReport:
         log: Its log.
         log_fault: Why its log cannot be written; empty if it can.
         log_fault_since: Since when, on the same clock; None if it can be written.
+        last_warning: The warning or error that it has logged last, if it runs and is not connected; empty otherwise.
     """
 
     role: Role
@@ -64,6 +67,7 @@ class ProcessReport:
     log: Path
     log_fault: str
     log_fault_since: float | None
+    last_warning: str = ""
 
     def document(self, now: float) -> dict[str, Any]:
         """Returns it as plain data, with the keys of the gateway's status."""
@@ -78,6 +82,7 @@ class ProcessReport:
             "reason_age_ms": None if self.reason_since is None else _ms(now - self.reason_since),
             "log_fault": self.log_fault or None,
             "log_fault_age_ms": None if self.log_fault_since is None else _ms(now - self.log_fault_since),
+            "last_warning": self.last_warning or None,
             "next_start_ms": None if self.next_start is None else _ms(self.next_start - now),
             "version": self.version or None,
             "memory_bytes": self.memory_bytes,
@@ -98,6 +103,7 @@ class ProcessReport:
             reason_age_ms=None if self.reason_since is None else _ms(now - self.reason_since),
             log_fault=self.log_fault,
             log_fault_age_ms=None if self.log_fault_since is None else _ms(now - self.log_fault_since),
+            last_warning=self.last_warning,
             next_start_ms=None if self.next_start is None else _ms(self.next_start - now),
             version=self.version,
             memory_bytes=self.memory_bytes,
@@ -116,6 +122,8 @@ class Reports:
         self._since: dict[str, tuple[str, float]] = {}
         self._ended: dict[str, tuple[int, str, float]] = {}
         """After how many restarts each has a reason, which, and since when."""
+        self._warnings: dict[str, tuple[float, str]] = {}
+        """The last warning of each process that is not connected, and when to read it again."""
         self._memory: dict[int, int] = {}
         self._measured_at = float("-inf")
 
@@ -157,7 +165,18 @@ class Reports:
             log=one.process.log,
             log_fault="" if log_fault is None else f"{one.process.log}: {log_fault.cause}"[:MAX_REASON],
             log_fault_since=None if log_fault is None else log_fault.since,
+            last_warning=self._last_warning(one, now)[:MAX_REASON],
         )
+
+    def _last_warning(self, one: Supervised, now: float) -> str:
+        if not one.is_unconnected:
+            self._warnings.pop(one.role.name, None)
+            return ""
+        due_at, found = self._warnings.setdefault(one.role.name, (now + WARNS_AFTER_S, ""))
+        if now >= due_at:
+            found = one.last_warning()
+            self._warnings[one.role.name] = (now + WARNS_AFTER_S, found)
+        return found
 
 
 def _state_of(one: Supervised) -> str:

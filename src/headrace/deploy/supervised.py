@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from headrace.contract.backoff import Backoff
-from headrace.deploy.logs import last_error_line, size_of
+from headrace.deploy.logs import last_error_line, last_warning, size_of
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Role
 from headrace.deploy.status import Kind, State
@@ -73,6 +73,17 @@ class Supervised:
     def failure(self) -> str:
         """Why it has ended, until it is connected again; empty if it runs, has reached its end, or was to stop."""
         return self.reason or "" if self.state in (State.WAITS, State.STARTS, State.FAILS) else ""
+
+    @property
+    def is_unconnected(self) -> bool:
+        """Whether it runs, and the gateway does not know it."""
+        return self.process.runs and self.state in (State.STARTS, State.RECONNECTS, State.FAILS)
+
+    def last_warning(self) -> str:
+        """Returns the warning or error that this run has logged last; empty for none, or if its log cannot be read."""
+        with suppress(OSError):
+            return self.disk.ask(partial(last_warning, self.process.log, self._log_offset))
+        return ""
 
     def start_if_due(self, now: float) -> None:
         """Starts it if a start is due at `now`."""

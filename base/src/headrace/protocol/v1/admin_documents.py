@@ -246,6 +246,7 @@ class ProcessDocument(TypedDict):
     reason_age_ms: int | None
     log_fault: str | None
     log_fault_age_ms: int | None
+    last_warning: str | None
     next_start_ms: int | None
     version: str | None
     memory_bytes: int | None

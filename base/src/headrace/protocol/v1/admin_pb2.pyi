@@ -536,6 +536,7 @@ class ProcessState(_message.Message):
     REASON_AGE_MS_FIELD_NUMBER: _builtins.int
     LOG_FAULT_FIELD_NUMBER: _builtins.int
     LOG_FAULT_AGE_MS_FIELD_NUMBER: _builtins.int
+    LAST_WARNING_FIELD_NUMBER: _builtins.int
     NEXT_START_MS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
@@ -561,6 +562,10 @@ class ProcessState(_message.Message):
     """Why its log cannot be written, while the process runs on; empty if it can. The gateway shows the first 300 characters."""
     log_fault_age_ms: _builtins.int
     """For how long its log could not be written, in milliseconds, when this is sent; absent if it can."""
+    last_warning: _builtins.str
+    """The warning or error that it has logged last, if it runs and has not been connected for five seconds; empty otherwise. The
+    gateway shows the first 300 characters.
+    """
     next_start_ms: _builtins.int
     """Until it is started again, in milliseconds; absent if it is not waiting for that."""
     version: _builtins.str
@@ -590,6 +595,7 @@ class ProcessState(_message.Message):
         reason_age_ms: _builtins.int | None = ...,
         log_fault: _builtins.str = ...,
         log_fault_age_ms: _builtins.int | None = ...,
+        last_warning: _builtins.str = ...,
         next_start_ms: _builtins.int | None = ...,
         version: _builtins.str = ...,
         memory_bytes: _builtins.int | None = ...,
@@ -598,7 +604,7 @@ class ProcessState(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_log_fault_age_ms", b"_log_fault_age_ms", "_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "log_fault_age_ms", b"log_fault_age_ms", "memory_bytes", b"memory_bytes", "next_start_ms", b"next_start_ms", "pid", b"pid", "reason_age_ms", b"reason_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log_fault_age_ms", b"_log_fault_age_ms", "_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "kind", b"kind", "log_fault", b"log_fault", "log_fault_age_ms", b"log_fault_age_ms", "memory_bytes", b"memory_bytes", "name", b"name", "next_start_ms", b"next_start_ms", "pid", b"pid", "pipelines", b"pipelines", "reads", b"reads", "reason", b"reason", "reason_age_ms", b"reason_age_ms", "restarts", b"restarts", "state", b"state", "state_age_ms", b"state_age_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log_fault_age_ms", b"_log_fault_age_ms", "_memory_bytes", b"_memory_bytes", "_next_start_ms", b"_next_start_ms", "_pid", b"_pid", "_reason_age_ms", b"_reason_age_ms", "kind", b"kind", "last_warning", b"last_warning", "log_fault", b"log_fault", "log_fault_age_ms", b"log_fault_age_ms", "memory_bytes", b"memory_bytes", "name", b"name", "next_start_ms", b"next_start_ms", "pid", b"pid", "pipelines", b"pipelines", "reads", b"reads", "reason", b"reason", "reason_age_ms", b"reason_age_ms", "restarts", b"restarts", "state", b"state", "state_age_ms", b"state_age_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__log_fault_age_ms: _TypeAlias = _typing.Literal["log_fault_age_ms"]  # noqa: Y015
     _WhichOneofArgType__log_fault_age_ms: _TypeAlias = _typing.Literal["_log_fault_age_ms", b"_log_fault_age_ms"]  # noqa: Y015

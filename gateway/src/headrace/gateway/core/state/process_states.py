@@ -99,6 +99,7 @@ def _checked(one: pb.ProcessState) -> pb.ProcessState:
         next_start_ms=min(one.next_start_ms, _MAX_AGE_MS) if one.HasField("next_start_ms") else None,
         reason_age_ms=min(one.reason_age_ms, _MAX_AGE_MS) if one.HasField("reason_age_ms") else None,
         log_fault=line_of(one.log_fault, _MAX_REASON),
+        last_warning=line_of(one.last_warning, _MAX_REASON),
         log_fault_age_ms=min(one.log_fault_age_ms, _MAX_AGE_MS) if one.HasField("log_fault_age_ms") else None,
     )
 

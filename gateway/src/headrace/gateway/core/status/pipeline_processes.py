@@ -81,6 +81,11 @@ def lost_supervisor(supervisor: pb.LostSupervisor) -> Problem:
     return Problem(f"deployment {supervisor.deployment}", Kind.NOT_CONNECTED, cause, supervisor.lost_ms, remedy)
 
 
+def last_warning(process: pb.ProcessState | None) -> str:
+    """Returns the last warning of a process that is not connected, as the end of a cause; empty if that is not known."""
+    return f": it says {process.last_warning}" if process is not None and process.last_warning else ""
+
+
 def _problem(part: str, deployment: pb.DeploymentStatus, process: pb.ProcessState) -> Problem:
     """Returns why a part has no connected process, whose own connection the gateway does not see."""
     name, pid, age_ms = process.name, process.pid, process.state_age_ms
@@ -102,5 +107,6 @@ def _problem(part: str, deployment: pb.DeploymentStatus, process: pb.ProcessStat
             cause = f"its process {name} of {deployment.deployment} starts as process {pid}"
             return Problem(part, Kind.PROCESS_STARTS, cause, age_ms, f"wait; headrace ps shows its state, and {log}")
         case _:
-            cause = f"its process {name} of {deployment.deployment} runs as process {pid}, and has not attached"
+            warns = last_warning(process)
+            cause = f"its process {name} of {deployment.deployment} runs as process {pid}, and has not attached{warns}"
             return Problem(part, Kind.NOT_CONNECTED, cause, age_ms, f"look at what it does: {log}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from headrace.contract.names import source_of
 from headrace.gateway.core.connections import Role
 from headrace.gateway.core.status.health.of_gateway import Refused
-from headrace.gateway.core.status.pipeline_processes import LOST_AFTER_MS, lost_supervisor
+from headrace.gateway.core.status.pipeline_processes import LOST_AFTER_MS, last_warning, lost_supervisor
 from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -90,7 +90,7 @@ def _problem(
             return Problem(part, Kind.PROCESS_STARTS, cause, connector.unconnected_ms, remedy)
         if connector.unconnected_ms < CONNECTS_WITHIN_MS:
             return None
-        cause = f"the process of {connector.name} in {deployment.deployment} runs, and is not connected"
+        cause = f"the process of {connector.name} in {deployment.deployment} runs, and is not connected{last_warning(process)}"
         remedy = f"the log of {connector.name} says why; headrace restart {connector.name} starts its process again"
         role = Role.SINK if connector.sink else Role.SOURCE
         return refused.why(Problem(part, Kind.NOT_CONNECTED, cause, connector.unconnected_ms, remedy), role)
