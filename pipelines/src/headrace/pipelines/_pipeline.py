@@ -13,7 +13,8 @@ from headrace.pipelines._flow import Flow
 from headrace.pipelines._table import Table
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.expressions import Condition
-from headrace.pipelines.formats import Format
+from headrace.pipelines.formats import Format, judges
+from headrace.pipelines.formats._contract import Given
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.graph.graph import Graph
 from headrace.pipelines.joins.as_of import Rows, message_key, row_of
@@ -95,6 +96,7 @@ class Pipeline:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        contract: Given | None = None,
         where: str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
@@ -109,6 +111,7 @@ class Pipeline:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        contract: Given | None = None,
         where: str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
@@ -129,6 +132,10 @@ class Pipeline:
                 closes and no timer fires. By default, event time waits only for the streams that the gateway knows.
             await_time: How long after the application's first micro-batch event time begins, by the clock: a timedelta, or text
                 such as "1 minute". With `await_streams`, it begins as soon as one of both is true.
+            contract: What happens to messages that do not match the class of `decode`: a `Contract` of
+                `headrace.pipelines.formats`, or `evolve`, `freeze` or `discard` for fields that the class does not have; or one
+                of these for each pattern of streams, of which the first that matches decides. By default, such fields are
+                ignored.
             where: A condition in CEL that values must meet, such as `value.amount > 10`; others are dropped. It sees a value as
                 its JSON, and requires `decode`.
             name: The step's name.
@@ -142,6 +149,7 @@ class Pipeline:
         place = builder.where(name, None, "source").replace(", step ", ", source ")
         patterns = check.patterns(place, streams)
         place = f"pipeline {builder.name}, source {name or patterns[0]}"
+        found = {} if contract is None else judges(place, decode, contract)
         if isinstance(decode, Format):
             decode = decode.decoder()
         elif decode is not None:
@@ -153,7 +161,7 @@ class Pipeline:
         time = None if await_time is None else span(await_time, f"{place}: await_time")
         policy = builder.policy(place, on_error)
         condition = None if where is None else _condition(place, where, is_decoded=decode is not None)
-        step = Source(builder.name_for(name, patterns[0]), policy, patterns, decode, idle, ahead, await_streams, time)
+        step = Source(builder.name_for(name, patterns[0]), policy, patterns, decode, idle, ahead, await_streams, time, found)
         number = builder.add(step)
         if condition is not None:
             number = builder.add(Filter(builder.name_for(None, f"{step.name}-where"), policy, condition), number)

@@ -142,8 +142,10 @@ class Pass:
         step = self.graph.steps[elements.decoded_by]
         assert isinstance(step, Source)
         started = time.perf_counter_ns()
+        counts = self.counts.copy()
         decoded = self._applied_to(step, elements)
         # The source has counted them before the shuffle.
+        self.counts = counts
         self.measures[step.name].time_ns += time.perf_counter_ns() - started
         return replace(decoded, decoded_by=None)
 

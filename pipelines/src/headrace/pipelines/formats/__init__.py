@@ -14,6 +14,7 @@ from headrace.pipelines.formats._avro import Avro, avro
 from headrace.pipelines.formats._avro_columns import avro_columns
 from headrace.pipelines.formats._column_reader import Block, ColumnReader
 from headrace.pipelines.formats._columns import Columns, columns_of
+from headrace.pipelines.formats._contract import EVERY, Contract, Judge, Mode, Violation, judges
 from headrace.pipelines.formats._format import ColumnDecoder, Decoder, Format
 from headrace.pipelines.formats._json import Json, json
 from headrace.pipelines.formats._json_columns import json_columns
@@ -25,25 +26,31 @@ from headrace.pipelines.formats._registry_protobuf import RegistryProtobuf
 from headrace.pipelines.formats._text import Text, text
 
 __all__ = [
+    "EVERY",
     "Avro",
     "Block",
     "ColumnDecoder",
     "ColumnReader",
     "Columns",
+    "Contract",
     "Decoder",
     "Format",
     "Json",
+    "Judge",
+    "Mode",
     "Protobuf",
     "Registry",
     "RegistryAvro",
     "RegistryJson",
     "RegistryProtobuf",
     "Text",
+    "Violation",
     "avro",
     "avro_columns",
     "columns_of",
     "json",
     "json_columns",
+    "judges",
     "protobuf",
     "text",
 ]

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from headrace.pipelines._errors import FormatError, GraphError, Unavailable, text_of
 from headrace.pipelines.formats._column_reader import Block, ColumnReader, ObjectReader
@@ -37,6 +37,11 @@ class Format(ABC, Generic[T]):
     @abstractmethod
     def writer(self) -> Callable[[T], bytes]:
         """Returns the function that writes a value as a payload. It may raise any exception."""
+
+    def without_class(self) -> "Format[Any]":
+        """Returns the same format, whose values are plain: dicts, lists, text and numbers."""
+        changed: Any = self
+        return cast(Format[Any], replace(changed, kind=None))
 
     @property
     def calls_application(self) -> bool:

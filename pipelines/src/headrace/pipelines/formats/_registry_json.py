@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -29,6 +29,11 @@ class RegistryJson(RegistryFormat[T]):
     plain: Format[T] | None = None
 
     TYPE = "JSON"
+
+    def without_class(self) -> Format[Any]:
+        """As `Format.without_class`."""
+        assert self.plain is not None, "json() passes it"
+        return replace(self, kind=None, plain=self.plain.without_class())
 
     def record_name(self) -> str:
         """The title in the schema, or the name of the class."""

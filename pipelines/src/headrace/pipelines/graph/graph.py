@@ -345,7 +345,8 @@ class Graph:
         Such messages are not processed one by one before the shuffle.
         """
         consumers = self.consumers[source]
-        if len(consumers) != 1 or self.uses_time:
+        # The source stage counts for contracts, once.
+        if len(consumers) != 1 or self.uses_time or self.sources[source].judges:
             return None
         number = consumers[0]
         while type(self.steps[number]).__name__ == "Merge" and len(self.consumers[number]) == 1:
@@ -360,7 +361,18 @@ class Graph:
         skipped = [(Counted.SKIPPED, step.name) for step in self.steps if step.on_error is OnError.SKIP]
         ahead = [(Counted.AHEAD, self.steps[number].name) for number in sorted(self.first_keys) if self.bounds_skew]
         behind = [(Counted.BEHIND, self.steps[number].name) for number in sorted(self.first_keys) if self.uses_time]
-        return late + skipped + ahead + behind
+        judged = [
+            (what, name)
+            for source in self.sources.values()
+            for name, judge in source.contracts.items()
+            for what, is_possible in (
+                (Counted.FURTHER, judge.contract.fields not in ("freeze", "discard")),
+                (Counted.DISCARDED, judge.contract.types != "freeze"),
+                (Counted.VIOLATED, source.on_error is not OnError.FAIL),
+            )
+            if is_possible
+        ]
+        return late + skipped + ahead + behind + judged
 
     def describe(self) -> str:
         """A line for each step: its name, its kind, and its inputs."""

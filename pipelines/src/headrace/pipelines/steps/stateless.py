@@ -1,7 +1,7 @@
 """The steps without state."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import NoneType
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.contract.names import covers
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME, Times
 from headrace.pipelines.elements.rows import MessageRows, Rows, payloads
-from headrace.pipelines.formats import Decoder
+from headrace.pipelines.formats import EVERY, Decoder, Judge
 from headrace.pipelines.steps.fingerprints import name_of
+from headrace.pipelines.steps.judging import judged
 from headrace.pipelines.steps.keys import keyed
 from headrace.pipelines.steps.returned import spread
 from headrace.pipelines.steps.step import Step, StepPass, each
@@ -48,6 +50,16 @@ class Source(Step):
     max_ahead: int | None = None
     await_streams: int | None = None
     await_time: int | None = None
+    judges: Mapping[str, Judge] = field(default_factory=dict)
+    """What reads the payloads of streams under a contract, by pattern. The first one that matches does."""
+
+    @property
+    def contracts(self) -> Mapping[str, Judge]:
+        """The contracts by the name of their counts: the step's, and the pattern of streams if there is more than one."""
+        return {self._counts_of(pattern): judge for pattern, judge in self.judges.items()}
+
+    def _counts_of(self, pattern: str) -> str:
+        return self.name if list(self.judges) == [EVERY] else f"{self.name} {pattern}"
 
     @property
     def awaits(self) -> bool:
@@ -58,6 +70,9 @@ class Source(Step):
         """Decodes elements whose values are payloads."""
         if self.decode is None:
             return replace(elements, values=MessageRows(elements.origin, elements.places()))
+        for pattern, judge in self.judges.items():
+            if covers(pattern, elements.origin.stream):
+                return without_none(*judged(self, judge, self._counts_of(pattern), elements, step_pass))
         values = self.decode.at_once(elements.values) if isinstance(self.decode, Decoder) else None
         if values is not None:
             return without_none(values, elements)

@@ -36,6 +36,12 @@ class Counted(Enum):
     """Streams whose first event time the watermark had passed when they began."""
     REPEATED = "repeated"
     """Live messages that the history of the application has, too, and that were dropped."""
+    FURTHER = "further"
+    """Messages with fields that their class does not have, and that their contract permits."""
+    DISCARDED = "discarded"
+    """Messages of which their contract discards values that do not fit."""
+    VIOLATED = "violated"
+    """Messages that break their contract."""
 
 
 class Cell(Protocol):

@@ -41,7 +41,7 @@ def _function(task: KeyedTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 
 def observed(graph: Graph, rows: DataFrame, *, has_history: bool = False) -> DataFrame:
-    """The same rows, with their counts in the query's progress: `late:STEP`, `skipped:STEP`, `ahead:STEP`."""
+    """The same rows, with their counts in the query's progress: `late:STEP`, `skipped:STEP`, `violated:STEP` and so on."""
     repeated = [(Counted.REPEATED, source.name) for source in graph.sources.values()] if has_history else []
     figures = [
         F.coalesce(
