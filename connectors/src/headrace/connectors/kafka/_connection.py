@@ -8,7 +8,6 @@ from pydantic import Field, SecretStr, model_validator
 
 from headrace.connectors._parameters import SystemParameters
 from headrace.connectors.kafka.client import Client
-from headrace.connectors.kafka.logs import tame
 from headrace.connectors.kafka.oauth import FileTokens, RequestedTokens, requested_tokens
 from headrace.connectors.kafka.properties import check_librdkafka, of_client, parsed
 from headrace.connectors.kafka.token_endpoint import ClientCredentials
@@ -21,8 +20,6 @@ MAX_BACKOFF_S = 5.0
 """The longest wait before reconnecting to a broker that was unavailable, in seconds."""
 
 _WITHOUT_USER = ("OAUTHBEARER", "AWS_MSK_IAM")
-
-tame()
 
 
 class KafkaConnection(SystemParameters):

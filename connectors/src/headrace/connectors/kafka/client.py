@@ -1,5 +1,9 @@
-"""kafka-python's connections, changed so that a client that cannot connect reports why, and leaves no resources behind."""
+"""kafka-python's connections, changed so that a client that cannot connect reports why, and leaves no resources behind.
 
+Filters the logs of the client libraries, too: no secrets, and no repetition ten times a second while a broker is unavailable.
+"""
+
+import logging
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -7,6 +11,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.selector import NetworkSelector
 
 from headrace.connectors.kafka.internals import HearingManager
+from headrace.logs.repeats import Repeats
 
 _REFUSED_LOGIN = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
 
@@ -57,3 +62,29 @@ class _Manager(HearingManager):
         """Notes the error if authentication failed."""
         if isinstance(error, _REFUSED_LOGIN):
             self._refusal = error
+
+
+_WITH_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
+"""At debug level, these log the configuration of clients, and their credentials."""
+_LIBRDKAFKA = "headrace.connectors.kafka.librdkafka"
+"""The logger that librdkafka writes to."""
+_REPEATING = ("kafka.cluster", "kafka.net.connection", "kafka.net.manager", "kafka.net.transport", _LIBRDKAFKA)
+_REPEAT_S = 30.0
+_repeats = Repeats(_REPEAT_S)
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG
+
+
+def _seldom(record: logging.LogRecord) -> bool:
+    """Returns whether this warning has not been logged recently."""
+    if record.levelno < logging.WARNING:
+        return True
+    return _repeats.admit((record.name, record.lineno)) is not None
+
+
+for _name in _WITH_SECRETS:
+    logging.getLogger(_name).addFilter(_without_secrets)
+for _name in _REPEATING:
+    logging.getLogger(_name).addFilter(_seldom)

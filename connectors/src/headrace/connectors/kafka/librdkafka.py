@@ -12,7 +12,6 @@ from kafka import errors as kafka_errors
 from headrace.connectors.kafka import _connection
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, login_refused, translate, untrusted
-from headrace.connectors.kafka.logs import LIBRDKAFKA
 from headrace.connectors.kafka.oauth import FileTokens, RequestedTokens
 from headrace.contract.certificates import Stamp, stamp_of
 from headrace.sdk import HeadraceError, Message
@@ -128,7 +127,7 @@ class _Tokens:
 def _configs(connection: KafkaConnection) -> dict[str, Any]:
     """Returns the configuration that all clients share."""
     settings: dict[str, Any] = {
-        "logger": logging.getLogger(LIBRDKAFKA),
+        "logger": log,
         "log.connection.close": False,
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
         "client.id": connection.client_id,
