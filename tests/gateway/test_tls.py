@@ -24,6 +24,14 @@ def server_pair(authority: Authority) -> Pair:
     return authority.issue("server")
 
 
+def test_a_certificate_for_other_names_is_named(authority: Authority) -> None:
+    other = authority.issue("other", "10.0.0.9")
+    with gateway_process("--tls-cert", other.cert, "--tls-key", other.key) as gateway:
+        refused = headrace("status", "--gateway", gateway.address, "--tls-ca", authority.cert)
+    assert refused.returncode == 1
+    assert f"the certificate of the gateway at {gateway.address} is for other names: " in refused.stderr
+
+
 def test_status_over_tls(authority: Authority, server_pair: Pair, tmp_path: Path) -> None:
     with gateway_process("--tls-cert", server_pair.cert, "--tls-key", server_pair.key) as gateway:
         trusted = headrace("status", "--gateway", gateway.address, "--tls-ca", authority.cert)

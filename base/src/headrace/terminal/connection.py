@@ -150,6 +150,9 @@ def _unreachable(connection: Connection, details: str) -> str:
         return f"nothing listens at {connection.gateway}: {advice}"
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return f"the certificate of {connection.gateway} is not trusted: set --tls-ca to the authority that signed it ({details})"
+    if "Hostname Verification" in details:
+        advice = "call it by a name that its certificate contains, or add this one to its subjectAltName"
+        return f"the certificate of the gateway at {connection.gateway} is for other names: {advice} ({details})"
     if "andshake" in details or "ssl" in details.lower():
         advice = "the TLS handshake failed: check --tls, --tls-ca, --tls-cert and --tls-key"
     elif connection.encrypted:
