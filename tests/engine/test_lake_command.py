@@ -51,7 +51,7 @@ def test_a_table_without_a_log_of_delta_is_refused_and_stays_as_it_was(tmp_path:
     elif form == "iceberg":
         lake = lake_at(path, "iceberg")
         IcebergLake(place_of(lake)).prepare(SCHEMA)
-        reason = "is an Iceberg table, which pyiceberg cannot compact: call rewrite_data_files in Spark"
+        reason = "name it as iceberg:CATALOG.NAMESPACE.TABLE"
     before = sorted(path.rglob("*"))
     said = compact(str(path))
     assert (said.exit_code, reason in said.output.replace("\n", " ")) == (1, True), said.output

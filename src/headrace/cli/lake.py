@@ -27,20 +27,21 @@ def lake() -> None:
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A storage option of deltalake, such as aws_endpoint_url=..., beside the environment.",
+    help="An option of deltalake or of pyiceberg's catalog, such as aws_endpoint_url=... or uri=..., beside the environment.",
 )
 @json_option()
 def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_json: bool) -> None:
-    """Join the small files of Delta tables, each table in one commit of its log.
+    """Join the small files of Delta and Iceberg tables, each table in one commit.
 
-    Applications may write meanwhile. The files that were joined stay until somebody vacuums the table.
+    Applications may write meanwhile. The files that were joined stay until somebody vacuums the table, or expires its snapshots.
 
     \b
     Examples:
       headrace lake compact /tables/orders /tables/counts
       headrace lake compact s3://bucket/orders --file-mib 512
+      headrace lake compact iceberg:prod.sales.orders
 
-    Exit codes: 0 compacted, 1 a PATH is no Delta table or cannot be written, 2 an option is invalid.
+    Exit codes: 0 compacted, 1 a PATH is no such table or cannot be written, 2 an option is invalid.
     """
     from headrace.engine import LakeError, compact_lake
 

@@ -11,6 +11,7 @@ from headrace.pipelines.runtime import values_of
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Record
 
 _EPOCH = date(1970, 1, 1)
 
@@ -24,9 +25,26 @@ def data_file(metadata: "TableMetadata", file: LakeFile, uri: str, footer: Any) 
         uri: Where readers find it.
         footer: Its metadata, as pyarrow reads it.
     """
+    from pyiceberg.typedef import Record
+
+    schema = metadata.schema()
+    values = values_of(file.folder)
+    partition = [_value(str(schema.find_type(name)), value) for name, value in values.items()]
+    return described(metadata, uri, file.bytes, Record(*partition), footer)
+
+
+def described(metadata: "TableMetadata", uri: str, size: int, partition: "Record", footer: Any) -> "DataFile":
+    """A file of a table, with the bounds of its columns.
+
+    Args:
+        metadata: The table.
+        uri: Where readers find the file.
+        size: Its size in bytes.
+        partition: The values of its partition.
+        footer: Its metadata, as pyarrow reads it.
+    """
     from pyiceberg.io import pyarrow as library
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-    from pyiceberg.typedef import Record
 
     schema = metadata.schema()
     statistics = library.data_file_statistics_from_parquet_metadata(
@@ -34,14 +52,12 @@ def data_file(metadata: "TableMetadata", file: LakeFile, uri: str, footer: Any) 
         stats_columns=library.compute_statistics_plan(schema, metadata.properties),
         parquet_column_mapping=library.parquet_path_to_id_mapping(schema),
     )
-    values = values_of(file.folder)
-    partition = [_value(str(schema.find_type(name)), value) for name, value in values.items()]
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=uri,
         file_format=FileFormat.PARQUET,
-        partition=Record(*partition),
-        file_size_in_bytes=file.bytes,
+        partition=partition,
+        file_size_in_bytes=size,
         sort_order_id=None,
         spec_id=metadata.default_spec_id,
         equality_ids=None,

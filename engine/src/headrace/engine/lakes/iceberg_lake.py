@@ -28,11 +28,11 @@ MAX_ATTEMPTS = 20
 INSTALL = "format='iceberg' needs pyiceberg on the driver: pip install 'headrace-engine[iceberg]'"
 _RESTORE = "restore the table, its catalog and the checkpoint from the same backup"
 _NAMES = "schema.name-mapping.default"
-_RETRIES = "commit.retry.num-retries"
+RETRIES = "commit.retry.num-retries"
 _MERGES = "commit.manifest-merge.enabled"
 _NEW = {_MERGES: "true", "write.metadata.delete-after-commit.enabled": "true"}
 """The properties of a new table: many small commits neither lengthen its list of manifests nor leave a document each."""
-_LAST_VERSION = 2
+LAST_VERSION = 2
 
 
 class IcebergLake:
@@ -111,7 +111,7 @@ class IcebergLake:
         files = [self._added(table, file, batch) for file in batch.files]
         mark = {_mark_name(batch.query): str(batch.batch)}
         # Else pyiceberg repeats the append behind a faster commit, perhaps of this micro-batch. The table keeps its own property.
-        table.metadata.properties[_RETRIES] = "0"
+        table.metadata.properties[RETRIES] = "0"
         with table.transaction() as transaction:
             transaction.set_properties({**mark, **({} if table.name_mapping() else {_NAMES: _names_of(table)})})
             update = transaction.update_snapshot(snapshot_properties=mark)
@@ -148,7 +148,7 @@ class IcebergLake:
         )
         added = missing(self._path, present, wanted, partition_by, may_require=False)
         if added:
-            table.metadata.properties[_RETRIES] = "0"
+            table.metadata.properties[RETRIES] = "0"
             with table.update_schema() as update:
                 update.union_by_name(pa.schema([field for field in _plain_schema(schema) if field.name in added]))
         return bool(added)
@@ -164,10 +164,10 @@ class IcebergLake:
             raise LakeError(
                 f"lake {self._path}: the table {self._place.table} is at {location}: make path that folder, or name another table"
             )
-        if table.metadata.format_version > _LAST_VERSION:
+        if table.metadata.format_version > LAST_VERSION:
             raise LakeError(
                 f"lake {self._path} has version {table.metadata.format_version} of Iceberg, and lakes write up to "
-                f"{_LAST_VERSION}: use another table"
+                f"{LAST_VERSION}: use another table"
             )
         by = [f"{field.transform}({table.schema().find_column_name(field.source_id)})" for field in table.spec().fields]
         if by != [f"identity({name})" for name in partition_by]:
