@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 from tests.engine.one_at_a_time import Pausing, Stepped
 
-from headrace.engine import Replaced
+from headrace.engine import LakeError, Replaced
 from headrace.engine.checkpoint.fence import Fence
 from headrace.engine.checkpoint.folder import LocalFolder
 from headrace.engine.checkpoint.lake_batches import LakeBatch, joined
 from headrace.engine.checkpoint.manifests import Manifest, ManifestLog
-from headrace.engine.checkpoint.runs import RunLog
+from headrace.engine.checkpoint.runs import Run, RunLog
 from headrace.engine.lakes import parquet_table, staging
 from headrace.engine.lakes.parquet_table import ParquetTable
 from headrace.engine.lakes.showing import Showing
@@ -131,33 +131,40 @@ class Drivers(RuleBasedStateMachine):
         with suppress(Replaced):
             run = self.runs.begin(f"run-{len(self.started)}", before if before >= 0 else None, lambda batch: None)
             driver.pause()
-            fence = Fence(self.manifests, self.runs)
-            fence.began(run.id, run.number)
-            showing = Showing([self.lake], fence)
-            first = max(self.commits, default=-1) + 1
-            last = self.manifests.after(first - 1, self.commits[first - 1]).lakes if first else ()
+            try:
+                self.micro_batches(driver, run)
+            except LakeError:
+                self.runs.check(run)  # A later run may have deleted what this one has staged.
+                raise
+
+    def micro_batches(self, driver: Stepped, run: Run) -> None:
+        fence = Fence(self.manifests, self.runs)
+        fence.began(run.id, run.number)
+        showing = Showing([self.lake], fence)
+        first = max(self.commits, default=-1) + 1
+        last = self.manifests.after(first - 1, self.commits[first - 1]).lakes if first else ()
+        driver.pause()
+        showing.resume(QUERY, first, last, run.number)
+        for batch in range(first, first + 9):
+            numbers = [10 * batch + i for i in range(3)]
+            written = joined(
+                each
+                for partition, some in enumerate([numbers[:2], numbers[2:]])
+                for each in staged(self.lake, batch, run.number, some, partition)
+            )
+            staged(self.lake, batch, run.number, numbers, 1)  # an attempt that does not count
             driver.pause()
-            showing.resume(QUERY, first, last, run.number)
-            for batch in range(first, first + 9):
-                numbers = [10 * batch + i for i in range(3)]
-                written = joined(
-                    each
-                    for partition, some in enumerate([numbers[:2], numbers[2:]])
-                    for each in staged(self.lake, batch, run.number, some, partition)
-                )
-                staged(self.lake, batch, run.number, numbers, 1)  # an attempt that does not count
+            showing.settle()
+            with fence.guarding():
                 driver.pause()
-                showing.settle()
-                with fence.guarding():
-                    driver.pause()
-                    self.manifests.write(batch, run.number, Manifest().after({}, written))
-                showing.noted(batch, written)
-                driver.pause()
-                # As the commit log with the engine's file manager: no run adds an entry once another has started.
-                self.runs.check(run)
-                assert batch not in self.commits
-                self.commits[batch] = run.number
-                driver.pause()
+                self.manifests.write(batch, run.number, Manifest().after({}, written))
+            showing.noted(batch, written)
+            driver.pause()
+            # As the commit log with the engine's file manager: no run adds an entry once another has started.
+            self.runs.check(run)
+            assert batch not in self.commits
+            self.commits[batch] = run.number
+            driver.pause()
 
     def numbers(self) -> list[int]:
         """What readers see."""

@@ -154,7 +154,10 @@ def test_histories_on_s3_are_read_with_the_credentials_of_the_environment(
 ) -> None:
     for name, value in s3_environ(s3).items():
         monkeypatch.setenv(name, value)
-    store, place = fs.S3FileSystem(endpoint_override=s3.url, region="us-east-1"), f"{s3.bucket}/{tmp_path.name}"
+    store, place = (
+        fs.S3FileSystem(endpoint_override=s3.url, region="us-east-1", request_timeout=60),
+        f"{s3.bucket}/{tmp_path.name}",
+    )
     write(store, place)
     index = planned(f"s3://{place}")
     assert rows(index) == expected(0, 1, 2, 3)

@@ -1,7 +1,10 @@
 """Delta tables on S3, where no file can be renamed: by a model of such a store, and on a server."""
 
+import os
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,20 +12,27 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import settings
 from hypothesis.stateful import Bundle
 from pyarrow.fs import FileInfo, FileSelector, LocalFileSystem, SubTreeFileSystem
+from pyiceberg.catalog.sql import SqlCatalog
 from scripts.brokers import S3
 from tests.engine.lakes import QUERY, SCHEMA, Drivers, lake_at, showing, staged
 from tests.engine.one_at_a_time import Pausing, Stepped
 from tests.engine.test_delta_lakes import DriversOnDelta, numbers_in_delta
+from tests.engine.test_history_files import rows
+from tests.engine.test_iceberg_lakes import DriversOnIceberg
 
-from headrace.engine import LakeError, OlderCheckpoint
+from headrace.engine import History, LakeError, OlderCheckpoint, compact_lake
 from headrace.engine.checkpoint.lake_batches import joined
-from headrace.engine.lakes import delta_lake, task_files
+from headrace.engine.history.building import build
+from headrace.engine.lakes import delta_lake, iceberg_lake, task_files
+from headrace.engine.lakes.compaction import Compaction
 from headrace.engine.lakes.delta_lake import DeltaLake
-from headrace.engine.lakes.objects import ObjectStaging, reason_of
-from headrace.engine.lakes.places import Place
+from headrace.engine.lakes.iceberg_lake import IcebergLake
+from headrace.engine.lakes.objects import ObjectStaging, of_deltalake, reason_of
+from headrace.engine.lakes.places import Place, place_of
 from headrace.engine.lakes.staging import Staging
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
+from headrace.pipelines import Pipeline
 
 
 def s3_environ(s3: S3) -> dict[str, str]:
@@ -53,6 +63,7 @@ class Objects:
     def move(self, source: str, target: str) -> None:
         self._pauses.pause()
         data = self._files.open_input_file(source).read()
+        self._files.create_dir(target.rpartition("/")[0] or ".")
         with self._files.open_output_stream(target) as file:
             file.write(data)
         self.delete_file(source)
@@ -79,7 +90,21 @@ class DriversOnObjects(DriversOnDelta):
             self.patched.setattr(module, "staging_at", self.staging_at)
 
     def staging_at(self, place: Place, *, sync: bool) -> Staging:
-        return ObjectStaging(place.path, objects=Objects(Path(place.path), self.os))
+        return ObjectStaging(place.path, Objects(Path(place.path), self.os))
+
+
+class DriversOnIcebergObjects(DriversOnIceberg):
+    """The same with an Iceberg table."""
+
+    drivers: Bundle[Stepped] = Drivers.drivers
+
+    def __init__(self) -> None:
+        super().__init__()
+        for module in iceberg_lake, task_files:
+            self.patched.setattr(module, "staging_at", self.staging_at)
+
+    def staging_at(self, place: Place, *, sync: bool) -> Staging:
+        return ObjectStaging(place.path, Objects(Path(place.path), self.os), below="data")
 
 
 @pytest.fixture
@@ -91,7 +116,7 @@ def table(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def keys(table: str) -> set[str]:
     """The objects of a table beside its log."""
-    found = ObjectStaging(table)._objects.get_file_info(FileSelector("", recursive=True))
+    found = of_deltalake(table, {}).get_file_info(FileSelector("", recursive=True))
     return {info.path for info in found if info.is_file and "_delta_log" not in info.path}
 
 
@@ -150,11 +175,48 @@ def test_a_task_that_fails_leaves_no_object_and_one_without_a_bucket_names_the_t
         staged(lake_at("s3://no-bucket/t", "delta"), 0, 1, [1])
 
 
+def test_a_micro_batch_is_in_an_iceberg_table_on_s3_once_and_its_files_are_joined(table: str, tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    options = lake_at(tmp_path / "t", "iceberg").options
+    app = Pipeline("lake")
+    schema = pa.schema([*SCHEMA, ("half", pa.string())])
+    more: dict[str, Any] = {"table": "test.lake.numbers", "options": options, "partition_by": ["half"]}
+    app.source("n/*", decode=int).lake(table, schema=schema, format="iceberg", **more)
+    (lake,) = app.graph.lake_steps
+    first, late = IcebergLake(place_of(lake), sync=True), IcebergLake(place_of(lake))
+    for each in first, late:
+        each.prepare(lake.columns.schema, lake.partition_by)
+    (written,) = joined([*staged(lake, 0, 1, [1, 2]), *staged(lake, 0, 1, [3], partition=1)])
+    staged(lake, 0, 1, [2, 2])  # an attempt that does not count
+    assert first.last_visible(QUERY) == -1
+    assert [each.show(written) for each in (first, late)] == [True, False]
+    found = SqlCatalog("test", **s3_properties(options)).load_table("lake.numbers")
+    found.append(pa.table({"n": [10], "half": ["odd"]}))
+    assert compact_lake("iceberg:test.lake.numbers", file_bytes=1 << 20, options=options) == Compaction(4, 2)
+    (second,), (lost,) = staged(lake, 1, 1, [4]), staged(lake, 2, 1, [5])
+    assert (late.show(written), late.show(second), late.last_visible(QUERY)) == (False, True, 1)
+    late.staging.discard(lost.files[0].name)
+    late.staging.discard(lost.files[0].name)
+    with pytest.raises(LakeError, match=f"micro-batch 2 .* is committed, and its file {lost.files[0].name} is gone or damaged"):
+        late.show(lost)
+    assert sorted(found.refresh().scan().to_arrow()["n"].to_pylist()) == [1, 2, 3, 4, 10]
+    assert late.staging.sweep(QUERY, 2, 2) == 2
+    assert not [key for key in keys(table) if key.startswith("_headrace")]
+    history = build(History([found.metadata_location], {"value": "n", "event_time": "n", "key": "half"}), ["n/*"])
+    assert [value for _, value in rows(history)] == [b"1", b"2", b"3", b"4", b"10"]
+
+
+def s3_properties(options: Mapping[str, str]) -> dict[str, str]:
+    return {**options, "s3.endpoint": os.environ["AWS_ENDPOINT_URL"], "s3.region": "us-east-1", "s3.request-timeout": "60"}
+
+
 def test_an_error_of_the_store_is_one_line_without_colours() -> None:
     arrow = "\x1b[31m\u21b3\x1b[0m"
     said = f"Generic S3 error\n   {arrow} Error performing GET\n  {arrow} 404 Not Found\n <?xml version>\n <Error/>"
     assert reason_of(OSError(said)) == "Generic S3 error: Error performing GET: 404 Not Found"
 
 
+TestDriversOnIcebergObjects = DriversOnIcebergObjects.TestCase
+TestDriversOnIcebergObjects.settings = settings(deadline=None, max_examples=8, stateful_step_count=20, derandomize=True)
 TestDriversOnObjects = DriversOnObjects.TestCase
 TestDriversOnObjects.settings = settings(deadline=None, max_examples=15, stateful_step_count=20, derandomize=True)

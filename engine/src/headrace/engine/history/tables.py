@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine._errors import HistoryError
 from headrace.engine.history.files import PARQUET, File, Values
 from headrace.engine.history.stores import LAKE_INSTALL, store_of
+from headrace.engine.s3_environment import of_pyiceberg
 
 if TYPE_CHECKING:
     from pyiceberg.table import DataScan, Table
@@ -61,9 +62,9 @@ def of_iceberg(path: str) -> Iterator[File]:
     try:
         if path.startswith(ICEBERG):
             catalog, _, name = path.removeprefix(ICEBERG).partition(".")
-            table: Table = load_catalog(catalog).load_table(name)
+            table: Table = load_catalog(catalog, **of_pyiceberg()).load_table(name)
         else:
-            table = StaticTable.from_metadata(path)
+            table = StaticTable.from_metadata(path, of_pyiceberg())
         _check_names(path, table)
         files = list(_planned(path, table, table.scan()))
     except HistoryError:

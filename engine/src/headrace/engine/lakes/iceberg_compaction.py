@@ -17,6 +17,7 @@ from headrace.engine.lakes.iceberg_files import described
 from headrace.engine.lakes.iceberg_lake import INSTALL, LAST_VERSION, MAX_ATTEMPTS, RETRIES
 from headrace.engine.lakes.objects import reason_of
 from headrace.engine.lakes.task_files import GROUP_BYTES, GROUP_ROWS
+from headrace.engine.s3_environment import of_pyiceberg
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -52,7 +53,7 @@ def compact_iceberg(path: str, file_bytes: int, options: Mapping[str, str]) -> t
     catalog, _, name = path.removeprefix(ICEBERG).partition(".")
     joins: list[_Join] = []
     try:
-        opened = load_catalog(catalog, **options)
+        opened = load_catalog(catalog, **{**of_pyiceberg(), **options})
         table = opened.load_table(name)
         if table.metadata.format_version > LAST_VERSION:
             raise LakeError(

@@ -1,4 +1,4 @@
-"""An Iceberg table on a disk: its catalog shows a micro-batch, with the mark that makes a repeat harmless.
+"""An Iceberg table on a disk or on S3: its catalog shows a micro-batch, with the mark that makes a repeat harmless.
 
 Tasks write below `_headrace/staged`. The driver moves the files that count into `data`, and appends them in one commit of the
 catalog. The mark is in the snapshot of that commit and in a property of the table, which stays when snapshots expire.
@@ -17,7 +17,8 @@ from headrace.engine.lakes.iceberg_files import data_file, plain
 from headrace.engine.lakes.names import BATCH_FOLDER, digits_of
 from headrace.engine.lakes.objects import reason_of
 from headrace.engine.lakes.places import Place, staging_at
-from headrace.pipelines.runtime import values_of
+from headrace.engine.s3_environment import of_pyiceberg
+from headrace.pipelines.runtime import is_in_store, values_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -133,7 +134,7 @@ class IcebergLake:
             raise LakeError(f"lake {self._path} has files of another format, which Iceberg does not read: use another folder")
         catalog, name = self._catalog(), self._name()
         catalog.create_namespace_if_not_exists(name[:-1])
-        location = f"file://{self._path}"
+        location = self._path if is_in_store(self._path) else f"file://{self._path}"
         with catalog.create_table_transaction(name, _plain_schema(schema), location, properties=_NEW) as transaction:
             with transaction.update_spec() as spec:
                 for column in partition_by:
@@ -160,7 +161,7 @@ class IcebergLake:
             LakeError: They cannot.
         """
         location = table.location()
-        if location.removeprefix("file:").replace("///", "/", 1).rstrip("/") != self._path:
+        if _path_of(location) != self._path:
             raise LakeError(
                 f"lake {self._path}: the table {self._place.table} is at {location}: make path that folder, or name another table"
             )
@@ -197,8 +198,10 @@ class IcebergLake:
         if self._opened is None:
             from pyiceberg.catalog import load_catalog
 
-            synced = {"py-io-impl": "headrace.engine.lakes.synced_io.SyncedFileIO"} if self._sync else {}
-            self._opened = load_catalog(self._place.table.partition(".")[0], **{**synced, **self._place.options})
+            is_synced = self._sync and not is_in_store(self._path)
+            synced = {"py-io-impl": "headrace.engine.lakes.synced_io.SyncedFileIO"} if is_synced else {}
+            properties = {**synced, **of_pyiceberg(), **self._place.options}
+            self._opened = load_catalog(self._place.table.partition(".")[0], **properties)
         return self._opened
 
     @contextmanager
@@ -215,6 +218,13 @@ class IcebergLake:
             raise
         except Exception as error:  # A catalog raises what its server, its database or its client does.
             raise LakeError(f"lake {self._path}: {failed}: {type(error).__name__}: {reason_of(error)}") from error
+
+
+def _path_of(location: str) -> str:
+    """The path of a table, as an application names it."""
+    if location.startswith("s3a://"):
+        location = location.replace("s3a://", "s3://", 1)
+    return location.removeprefix("file:").replace("///", "/", 1).rstrip("/")
 
 
 def _plain_schema(schema: pa.Schema) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""The staged objects of a table on S3 or HDFS, in the store that deltalake keeps its log in, with the same credentials.
+"""The staged objects of a table on S3 or HDFS, in the store of the library that commits them, with the same credentials.
 
 On S3, an object cannot be renamed: it is copied to its place, then the staged one is deleted, both before the log names it. So a
 driver that does the same late, twice or beside another one finds the same object, or nothing left to move. HDFS renames.
@@ -23,6 +23,14 @@ _DOCUMENT = re.compile(r"<\?xml|\n\s*at [\w.$]+\(")
 """Where the document of a server of S3, or the stack trace of a name node, begins."""
 _ABSENT = "java.io.FileNotFoundException"
 _REASON_CHARS = 400
+_OF_PYICEBERG = {
+    "s3.endpoint": "aws_endpoint_url",
+    "s3.region": "aws_region",
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+}
+"""The properties of pyiceberg as deltalake names them."""
 
 
 class ObjectStaging(Staging):
@@ -30,13 +38,14 @@ class ObjectStaging(Staging):
 
     Args:
         place: The place of the table.
-        options: Storage options of deltalake, beside the environment.
-        objects: The objects below it, as a file system of Arrow; by default, in deltalake's store.
+        objects: The objects below it, as a file system of Arrow.
+        below: The folder of the objects in it that readers find; empty for the place itself.
     """
 
-    def __init__(self, place: str, options: Mapping[str, str] | None = None, *, objects: Any = None) -> None:
+    def __init__(self, place: str, objects: Any, *, below: str = "") -> None:
         super().__init__(place)
-        self._objects = _stored(place, options or {}) if objects is None else objects
+        self._objects = objects
+        self._below = f"{below}/" if below else ""
 
     def create(self, name: str) -> pa.NativeFile:
         """See `Staging`."""
@@ -59,14 +68,14 @@ class ObjectStaging(Staging):
     def add(self, name: str) -> Found | None:
         """See `Staging`."""
         with suppress(FileNotFoundError), readable():  # It was moved before.
-            self._objects.move(f"{STAGED}/{name}", name)
-        return self._look_up(name)
+            self._objects.move(f"{STAGED}/{name}", self._below + name)
+        return self._look_up(self._below + name)
 
     def footer_of(self, name: str) -> "FileMetaData | None":
         """See `Staging`."""
         import pyarrow.parquet as pq
 
-        for path in f"{STAGED}/{name}", name:
+        for path in f"{STAGED}/{name}", self._below + name:
             with suppress(FileNotFoundError, pa.ArrowInvalid), readable(), self._objects.open_input_file(path) as file:
                 return pq.read_metadata(file)
         return None
@@ -118,8 +127,12 @@ def reason_of(error: Exception) -> str:
     return ": ".join(line for line in lines if line)[:_REASON_CHARS]
 
 
-def _stored(place: str, options: Mapping[str, str]) -> Any:
-    """The objects below a place.
+def of_deltalake(place: str, options: Mapping[str, str]) -> Any:
+    """The objects below a place, in deltalake's store.
+
+    Args:
+        place: The place.
+        options: Storage options of deltalake, beside the environment.
 
     Raises:
         LakeError: deltalake is not installed.
@@ -134,4 +147,20 @@ def _stored(place: str, options: Mapping[str, str]) -> Any:
         return PyFileSystem(DeltaStorageHandler(place, dict(options)))
 
 
-INSTALL = "format='delta' needs deltalake on the driver, on S3 and HDFS also on the workers: pip install 'headrace-engine[lake]'"
+def of_iceberg(place: str, options: Mapping[str, str]) -> Any:
+    """The objects below a place on S3, in deltalake's store too: Arrow's, which pyiceberg has, makes folders on S3 as it deletes.
+
+    Args:
+        place: The place.
+        options: Properties of pyiceberg, beside the environment.
+
+    Raises:
+        LakeError: deltalake is not installed.
+    """
+    return of_deltalake(place, {_OF_PYICEBERG[name]: value for name, value in options.items() if name in _OF_PYICEBERG})
+
+
+INSTALL = (
+    "format='delta' needs deltalake on the driver, and any table on S3 and HDFS on driver and workers: pip install "
+    "'headrace-engine[lake]'"
+)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.engine.lakes.objects import ObjectStaging
+from headrace.engine.lakes.objects import ObjectStaging, of_deltalake, of_iceberg
 from headrace.engine.lakes.staging import DiskStaging, Staging
 from headrace.pipelines.runtime import Lake, is_in_store
 
@@ -33,6 +33,8 @@ def place_of(lake: Lake) -> Place:
 
 def staging_at(place: Place, *, sync: bool) -> Staging:
     """The staged files of a table."""
+    below = "data" if place.format == "iceberg" else ""
     if is_in_store(place.path):
-        return ObjectStaging(place.path, place.options)
-    return DiskStaging(Path(place.path), sync=sync, below="data" if place.format == "iceberg" else "")
+        stored = of_iceberg if place.format == "iceberg" else of_deltalake
+        return ObjectStaging(place.path, stored(place.path, place.options), below=below)
+    return DiskStaging(Path(place.path), sync=sync, below=below)

@@ -75,10 +75,10 @@ def check_for_iceberg(where: str, place: str) -> None:
     """Checks that pyiceberg and others find the files of the folder by its URI.
 
     Raises:
-        GraphError: They would not, or the place is not on a disk.
+        GraphError: They would not, or the place is on HDFS.
     """
-    if is_in_store(place):
-        raise GraphError(f"{where}: format='iceberg' writes to folders on disks only: use format='delta' for {place}")
+    if place.startswith(_HDFS):
+        raise GraphError(f"{where}: format='iceberg' writes to disks and S3 only: use format='delta' for {place}")
     if set(place) & set("%?#\\"):
         raise GraphError(
             f"{where}: path: readers of Iceberg would open another folder than {place}; name it without %, ?, # and \\"
