@@ -11,7 +11,7 @@ from tests.pipelines.rig import cut
 
 from headrace.pipelines import GraphError, KeyedFlow, Late, Message, OnError, Pipeline, Trial, total, tumbling
 
-PROPERTY = settings(max_examples=120, derandomize=True, database=None, deadline=None)
+PROPERTY = settings(max_examples=80, derandomize=True, database=None, deadline=None)
 LEFTS, RIGHTS = ("l/0", "l/1"), ("r/0", "r/1")
 
 
