@@ -121,6 +121,12 @@ def test_a_source_that_only_replays_send_is_no_fault_between_them() -> None:
     listed = found(status(**well, deployments=[deployed]))
     assert {part: (one.kind, one.is_fault) for part, one in listed.items()} == {"source again": (Kind.REPLAY_AWAITED, False)}
     assert "headrace dead-letters replay out --source again" in listed["source again"].remedy
+    # A stream of an earlier replay is in the checkpoint, and the gateway was restarted.
+    earlier = stream(stream="again/1.jsonl", state=pb.STREAM_STATE_DETACHED, instance="", last_instance="", session="")
+    listed = found(status(pipelines=[pipeline(patterns=["again/*"])], streams=[earlier], deployments=[deployed]))
+    assert {part: one.kind for part, one in listed.items()} == {"source again": Kind.REPLAY_AWAITED}
+    earlier.lag_messages = 1
+    assert found(status(pipelines=[reads], streams=[earlier], deployments=[deployed]))["source again"].is_fault
     elsewhere = deepcopy(deployed)
     elsewhere.connectors[0].replays = "others"
     sends = deepcopy(deployed)

@@ -46,22 +46,24 @@ def of_unmatched(site: Site, part: str, unmatched: pb.UnmatchedPattern) -> Itera
         yield Problem(part, Kind.NOT_SENT, cause, unmatched.age_ms, remedy)
         return
     connector, cause = f"source {source}", f"no connector sends {unmatched.pattern!r}"
-    letters = _dead_letters(site, part)
-    if letters is not None and not any(each.source == source for one in site.status.deployments for each in one.connectors):
-        cause += f", which may be for replays of dead letters: the pipeline writes them to {letters}"
-        remedy = f"none for replays: headrace dead-letters replay {letters} --source {source}; else start the connector"
+    if (awaited := _replay_awaited(site, source, [part.removeprefix("pipeline ")], cause, unmatched.age_ms)) is not None:
         # Not within the pipeline, whose faults it would hide.
-        yield Problem(connector, Kind.REPLAY_AWAITED, cause, unmatched.age_ms, remedy)
+        yield awaited
         return
     remedy = "start the connector; if it runs, its log says why it has no session, or compare the query's option stream"
     yield from _away(site, part, Problem(connector, Kind.CONNECTOR_AWAY, cause, unmatched.age_ms, remedy))
 
 
-def _dead_letters(site: Site, part: str) -> str | None:
-    """Returns a sink that a pipeline writes to, and whose dead letters a deployment can replay; None if there is none."""
-    replays = {one.replays for deployment in site.status.deployments for one in deployment.connectors if one.replays}
-    found = (name for name in sorted(replays & site.sinks.keys()) if part.removeprefix("pipeline ") in site.sinks[name].writers)
-    return next(found, None)
+def _replay_awaited(site: Site, source: str, readers: list[str], cause: str, age_ms: int) -> Problem | None:
+    """Returns that a source without a connector is sent by replays, if a deployment can replay what its readers write."""
+    connectors = [one for deployment in site.status.deployments for one in deployment.connectors]
+    replays = sorted({one.replays for one in connectors} & site.sinks.keys())
+    letters = next((name for name in replays if not {*site.sinks[name].writers}.isdisjoint(readers)), None)
+    if letters is None or any(one.source == source for one in connectors):
+        return None
+    cause = f"{cause}, which may be for replays of dead letters: the pipeline writes them to {letters}"
+    remedy = f"none for replays: headrace dead-letters replay {letters} --source {source}; else start the connector"
+    return Problem(f"source {source}", Kind.REPLAY_AWAITED, cause, age_ms, remedy)
 
 
 def _away(site: Site, part: str, problem: Problem) -> Iterator[Problem]:
@@ -96,6 +98,12 @@ def _detached(site: Site, stream: pb.StreamStatus, part: str) -> Iterator[Proble
             f"source {source_of(stream.stream)}",
             "no connector has opened its streams since the gateway started",
         )
+        readers = [one.pipeline for one in site.status.pipelines if any(covers(each, stream.stream) for each in one.patterns)]
+        awaited = _replay_awaited(site, source_of(stream.stream), readers, cause, stream.state_age_ms)
+        if awaited is not None and not stream.lag_messages:
+            # It was replayed through an earlier gateway, and is in the checkpoint.
+            yield awaited
+            return
     remedy = "start the connector; if it runs, its log says why it has no session"
     yield from _away(site, part, Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy))
 
