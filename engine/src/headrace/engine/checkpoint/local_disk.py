@@ -6,13 +6,13 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 _MAX_PARTS = 1024  # IOV_MAX
+_AHEAD_BYTES = 2**20
 
 
-def write_new(path: Path, parts: Sequence[bytes], *, sync: bool) -> None:
+def write_new(path: Path, parts: Iterable[bytes], *, sync: bool) -> None:
     """Creates a file of these parts, and missing folders.
 
     A process that dies may leave an incomplete file.
@@ -65,10 +65,17 @@ def write_whole(path: Path, content: bytes, *, sync: bool) -> None:
 
 
 def send(write: Callable[[Sequence[memoryview]], int], parts: Iterable[bytes]) -> None:
-    """Writes parts with a call that may take only some of the bytes."""
-    left = deque(memoryview(part) for part in parts if part)
-    while left:
-        sent = write(list(islice(left, _MAX_PARTS)))
+    """Writes parts with a call that may take only some of the bytes. Few parts are in memory at a time."""
+    following = (memoryview(part) for part in parts if part)
+    left = deque[memoryview]()
+    while True:
+        ahead = sum(map(len, left))
+        while ahead < _AHEAD_BYTES and len(left) < _MAX_PARTS and (part := next(following, None)) is not None:
+            left.append(part)
+            ahead += len(part)
+        if not left:
+            return
+        sent = write(list(left))
         while sent:
             part = left.popleft()
             if sent < len(part):

@@ -11,7 +11,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -46,8 +47,12 @@ class StateFiles(Protocol):
         """
         ...
 
-    def write(self, name: str, parts: Sequence[bytes]) -> None:
+    def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Creates a file of these parts, and missing folders.
+
+        Args:
+            name: The name of the file.
+            parts: Its content, which may be read more than once.
 
         A process that dies may leave an incomplete file, which only its length tells from a complete one.
 
@@ -109,7 +114,7 @@ class LocalFiles:
         finally:
             os.close(file)
 
-    def write(self, name: str, parts: Sequence[bytes]) -> None:
+    def write(self, name: str, parts: Iterable[bytes]) -> None:
         """See `StateFiles`."""
         write_new(self._root / _checked(name), parts, sync=self._sync)
 
@@ -134,9 +139,9 @@ class ServedFiles:
         except ConnectionError:
             return _service(self._service).call(_READ, url, offset, length)
 
-    def write(self, name: str, parts: Sequence[bytes]) -> None:
+    def write(self, name: str, parts: Iterable[bytes]) -> None:
         """See `StateFiles`."""
-        url, length = self._at(name), sum(len(part) for part in parts)
+        url, length = self._at(name), sum(map(len, parts))
         try:
             _service(self._service).call(_WRITE, url, 0, length, parts)
         except ConnectionError:
@@ -163,7 +168,7 @@ class _Service:
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
 
-    def call(self, operation: int, url: str, offset: int, length: int, content: Sequence[bytes] = ()) -> bytes:
+    def call(self, operation: int, url: str, offset: int, length: int, content: Iterable[bytes] = ()) -> bytes:
         """Calls the service, which answers with a file's bytes, if it is to read some.
 
         Raises:
@@ -175,7 +180,7 @@ class _Service:
         with self._lock:
             connection, self._connection = self._connection or _connected(self._path), None
             try:
-                send(connection.sendmsg, [_REQUEST.pack(operation, len(name), offset, length), name, *content])
+                send(connection.sendmsg, chain([_REQUEST.pack(operation, len(name), offset, length), name], content))
                 status, answer = _answer(connection, length if operation == _READ else 0)
             except BaseException:
                 connection.close()

@@ -7,9 +7,10 @@ checksums, which are compared whenever they are read.
 
 import pickle
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from headrace.engine._errors import CheckpointError
+from headrace.engine.applications.states.piece_spool import PieceSpool
 from headrace.engine.checkpoint.manifests import RESTORE, STATES, Bucket, Entry, new_file
 from headrace.engine.checkpoint.state_files import StateFiles
 from headrace.pipelines.runtime import dumps_plain
@@ -66,11 +67,10 @@ class BucketFiles:
             run: The number of its run; None if it has none.
         """
         name = new_file(self._bucket, batch, run)
-        parts: list[bytes] = []
-        offset = self.changes.place(name, 0, parts)
-        offset = self.segments.place(name, offset, parts)
+        offset = self.changes.place(name, 0)
+        offset = self.segments.place(name, offset)
         description = dumps_plain((self._head, self.changes.places, self.segments.places))
-        self._files.write(name, [*parts, description])
+        self._files.write(name, _Parts((self.changes, self.segments), description))
         needs = {place[0] for places in (self.changes.places, self.segments.places) for place in places.values()}
         return Entry(name, offset, len(description), tuple(sorted(needs | {name})), zlib.crc32(description))
 
@@ -81,30 +81,50 @@ class _Pieces:
     def __init__(self, files: StateFiles, places: dict[int, _Place]) -> None:
         self._files = files
         self.places = places
-        self._written: dict[int, bytes] = {}
+        self._written = PieceSpool()
 
     def read(self, number: int) -> bytes:
         """The piece with a number."""
-        written = self._written.get(number)
-        return _checked(self._files, self.places[number]) if written is None else written
+        return self._written.get(number) if number in self._written else _checked(self._files, self.places[number])
 
     def write(self, number: int, piece: bytes) -> None:
         """Stores a piece under a number, replacing the one before."""
-        self._written[number] = piece
+        self._written.put(number, piece)
 
     def drop(self, numbers: Sequence[int]) -> None:
         """Removes pieces."""
         for number in numbers:
-            self._written.pop(number, None)
+            self._written.drop(number)
             self.places.pop(number, None)
 
-    def place(self, name: str, offset: int, parts: list[bytes]) -> int:
-        """Appends what was written to the parts of a file; returns the offset after it, in bytes."""
-        for number, piece in self._written.items():
-            parts.append(piece)
+    def place(self, name: str, offset: int) -> int:
+        """Gives what was written places in a file; returns the offset after it, in bytes."""
+        for number in self._written:
+            piece = self._written.get(number)
             self.places[number] = (name, offset, len(piece), zlib.crc32(piece))
             offset += len(piece)
         return offset
+
+    def written(self) -> Iterator[bytes]:
+        """The pieces for the file, in the order of their places."""
+        return map(self._written.get, self._written)
+
+
+class _Parts:
+    """The parts of a file, one at a time: together, they may be as large as all states.
+
+    Args:
+        pieces: The pieces.
+        description: What follows them.
+    """
+
+    def __init__(self, pieces: Sequence[_Pieces], description: bytes) -> None:
+        self._pieces, self._description = pieces, description
+
+    def __iter__(self) -> Iterator[bytes]:
+        for pieces in self._pieces:
+            yield from pieces.written()
+        yield self._description
 
 
 def _checked(files: StateFiles, place: _Place) -> bytes:
