@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,6 +24,8 @@ class FakeRegistry:
     requests: list[str] = field(default_factory=list)
     answers: list[tuple[int, bytes]] = field(default_factory=list)
     """What the next requests are answered with, before the registry works again."""
+    authorization: str | None = None
+    """What requests must have in the header of this name; None for anything."""
     refuses: bool = False
     """Whether each new schema is incompatible."""
 
@@ -63,14 +67,16 @@ class FakeRegistry:
 
 
 @contextlib.contextmanager
-def fake_registry() -> Iterator[FakeRegistry]:
-    """A registry on a port of its own."""
+def fake_registry(certificate: Path | None = None, key: Path | None = None) -> Iterator[FakeRegistry]:
+    """A registry on a port of its own; with a certificate and its key, behind TLS."""
 
     class Handler(BaseHTTPRequestHandler):
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             registry.requests.append(f"{self.command} {self.path.split('?')[0]}")
-            if registry.answers:
+            if registry.authorization not in (None, self.headers.get("Authorization")):
+                status, answer = 401, b'{"error_code": 401, "message": "Unauthorized"}'
+            elif registry.answers:
                 status, answer = registry.answers.pop(0)
             else:
                 status, document = registry.answer(self.command, self.path, json.loads(body) if body else None)
@@ -87,7 +93,11 @@ def fake_registry() -> Iterator[FakeRegistry]:
             """Nothing: the test looks at the requests."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        registry = FakeRegistry(f"http://127.0.0.1:{server.server_address[1]}")
+        registry = FakeRegistry(f"http{'s' * (certificate is not None)}://127.0.0.1:{server.server_address[1]}")
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

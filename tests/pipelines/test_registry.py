@@ -7,15 +7,18 @@ import pickle
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.gateway.certificates import Authority
 from tests.pipelines.fake_registry import FakeRegistry, fake_registry
 
 from headrace.pipelines import FormatError, GraphError, Message, OnError, Pipeline, StepError, Trial
+from headrace.pipelines._errors import Unavailable
 from headrace.pipelines.formats import Registry, avro, protobuf
 from headrace.pipelines.formats import json as json_format
 from headrace.protocol.v1.engine_pb2 import DeliveryStart
@@ -144,6 +147,38 @@ def test_a_registry_that_comes_back_is_awaited(server: FakeRegistry) -> None:
     payload = b"\0\0\0\0\1" + avro(LINE, Line).encoder()(Line("tea", 3))
     assert avro(kind=Line, registry=Registry(server.url)).decoder()(payload) == Line("tea", 3)
     assert len(server.requests) == 3
+
+
+def test_a_registry_behind_tls_is_read_by_who_trusts_its_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "own")
+    issued = authority.issue("registry")
+    with fake_registry(issued.cert, issued.key) as server:
+        server.add("lines-value", LINE)
+        payload = b"\0\0\0\0\1" + avro(LINE, Line).encoder()(Line("tea", 3))
+        trusting = Registry(server.url, {"ssl.ca.location": str(authority.cert)})
+        for registry in (trusting, pickle.loads(pickle.dumps(trusting))):
+            assert avro(kind=Line, registry=registry).decoder()(payload) == Line("tea", 3)
+        with pytest.raises(Unavailable, match=r"no answer within 0 s: .*CERTIFICATE_VERIFY_FAILED"):
+            avro(kind=Line, registry=Registry(server.url, timeout_s=0)).decoder()(payload)
+
+
+@pytest.mark.parametrize(
+    ("header", "options"),
+    [
+        ("Basic dXNlcjpwYXNz", {"basic.auth.user.info": "user:pass"}),
+        ("Bearer pass", {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": "pass"}),
+    ],
+)
+def test_a_registry_answers_who_has_the_password(server: FakeRegistry, header: str, options: dict[str, str]) -> None:
+    bearer = {"bearer.auth.logical.cluster": "c", "bearer.auth.identity.pool.id": "p"} if "Bearer" in header else {}
+    server.add("lines-value", LINE)
+    server.authorization = header
+    payload = b"\0\0\0\0\1" + avro(LINE, Line).encoder()(Line("tea", 3))
+    assert avro(kind=Line, registry=Registry(server.url, options | bearer)).decoder()(payload) == Line("tea", 3)
+    wrong = {name: value.replace("pass", "secret") for name, value in options.items()}
+    with pytest.raises(Unavailable, match="schema 1: no answer within 0 s: 401 Unauthorized") as caught:
+        avro(kind=Line, registry=Registry(server.url, wrong | bearer, timeout_s=0)).decoder()(payload)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_registry_crosses_processes(server: FakeRegistry) -> None:

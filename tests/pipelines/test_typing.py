@@ -34,7 +34,7 @@ from headrace.pipelines import (
     total,
     tumbling,
 )
-from headrace.pipelines.formats import avro, json, protobuf, text
+from headrace.pipelines.formats import Contract, avro, json, protobuf, text
 
 
 @dataclass
@@ -301,6 +301,9 @@ def test_formats_give_flows_their_type() -> None:
     app = Pipeline("formats")
     orders = app.source("orders/*", decode=json(Order))
     assert_type(orders, Flow[Order])
+    assert_type(app.source("frozen/*", decode=json(Order), contract="freeze"), Flow[Order])
+    by_stream = app.source("mixed/*", decode=json(Order), contract={"mixed/a": Contract(types="discard"), "*/*": "evolve"})
+    assert_type(by_stream, Flow[Order])
     assert_type(app.source("avro/*", decode=avro("string", str)), Flow[str])
     assert_type(app.source("text/*", decode=text), Flow[str])
     assert_type(app.source("protobuf/*", decode=protobuf(Struct)), Flow[Struct])
