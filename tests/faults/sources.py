@@ -9,6 +9,7 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from tests.faults.processes import write_whole
@@ -109,6 +110,16 @@ class Numbers(Source):
         return int(path.read_text()) if path.exists() else 0
 
 
+class Dated(Numbers):
+    """The same, where the n-th message happened n seconds after 1970 began."""
+
+    name = "dated"
+
+    def read(self, partition: str, position: Position | None) -> Iterator[Message | None]:
+        for message in super().read(partition, position):
+            yield message and replace(message, event_time=(message.sequence or 0) // 2 * 1_000_000)
+
+
 class Queue(Source):
     """Redelivering: a durable queue that gives at most PREFETCH messages that are not acknowledged."""
 
@@ -204,4 +215,4 @@ class Flood(Source):
             yield Batch(self._values, sequences=range(at, at + FLOOD_BATCH))
 
 
-SOURCES: dict[str, type[Numbers | Queue | Careful | Flood]] = {s.name: s for s in (Numbers, Queue, Careful, Flood)}
+SOURCES: dict[str, type[Numbers | Queue | Careful | Flood]] = {s.name: s for s in (Numbers, Dated, Queue, Careful, Flood)}
