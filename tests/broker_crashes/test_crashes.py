@@ -12,11 +12,12 @@ import pytest
 from tests.broker_crashes.conftest import shared_victims
 from tests.broker_crashes.schedule import BROKER, SINKS, SOURCES, Victim
 from tests.broker_crashes.world import World
+from tests.selection.turns import in_turns
 
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.mark.parametrize("system", ["rabbitmq", "nats", "kafka", "postgresql"])
+@pytest.mark.parametrize("system", in_turns(["rabbitmq", "nats", "kafka", "postgresql"]))
 def test_results_are_as_the_pages_promise(
     system: str, killed: Callable[[str], AbstractContextManager[World]], pytestconfig: pytest.Config
 ) -> None:

@@ -13,6 +13,7 @@ REASONS = ("has taken over", "another driver has started this query on the same 
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.in_turn(1)
 def test_of_two_drivers_one_ends_and_everything_is_there_once(tmp_path: Path) -> None:
     world = World(tmp_path / "world")
     try:
