@@ -55,7 +55,7 @@ def test_the_python_package_is_a_plugin(tmp_path: Path) -> None:
         assert (program, shown.returncode) == ("headrace", 0), shown.stderr
     checked = headrace("connector", "check", "counter", "--source", "numbers", "--json", PYTHONPATH=str(tmp_path))
     assert checked.stderr == ""
-    assert json.loads(checked.stdout)["result"] == {"connector": "counter", "found": "100 numbers"}
+    assert json.loads(checked.stdout)["result"] == {"connector": "counter", "finding": "100 numbers"}
 
 
 async def test_the_folder_with_a_manifest_is_a_plugin(tmp_path: Path) -> None:
