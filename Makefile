@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo dist dist-trial cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs console jar proto-baseline constraints docs clean
+.PHONY: help setup setup-dev demo dist dist-trial cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients spark-versions brokers brokers-stop lint format stubs console jar proto-baseline constraints docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test-share: setup-dev ## Run a share of the heavy tests that the sample of a see
 
 newest-clients: setup-dev ## Test with the newest permitted clients of Kafka and NATS (ARGS='-k source' for a selection)
 	@scripts/newest_clients.sh $(ARGS)
+
+spark-versions: setup-dev ## Run a fixed set of tests with each supported Spark, and write the table of docs/start/install.md (ARGS=4.2 for one)
+	@.venv/bin/python -m scripts.spark_versions $(ARGS)
 
 brokers: setup-dev ## Install and start RabbitMQ, NATS, Kafka and PostgreSQL on this machine (ARGS=nats for one of them)
 	@.venv/bin/python -m scripts.brokers install $(ARGS)

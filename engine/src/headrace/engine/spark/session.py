@@ -29,10 +29,13 @@ from headrace.engine.spark.jvm_classes import use_checkpoints
 from headrace.engine.spark.listener import watch_queries
 from headrace.engine.spark.quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark.submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
+from headrace.engine.spark.versions import require_supported
 from headrace.engine.wire.gateway_options import Defaults
 from headrace.logs.output import is_verbose
 from headrace.machine.resources import REMEDY, in_use, limit
 from headrace.machine.traces import last_words_of_jvm
+
+require_supported()
 
 log = logging.getLogger("headrace.engine")
 
