@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from tests.faults.rig import Rig
 from tests.faults.sources import Dated, Numbers, number_key, number_sequence, number_value
-from tests.selection.turns import in_turns
 
 pytestmark = pytest.mark.timeout(900)
 PARTITIONS = ("0", "1")
@@ -185,23 +184,34 @@ def test_kills_in_the_history_and_at_its_end_leave_each_message_of_files_and_str
     assert is_complete(tmp_path / "table")
 
 
-@pytest.mark.parametrize("frozen", in_turns([True, False]))
-def test_of_two_drivers_in_the_history_the_older_run_ends_and_each_message_is_there_once(
-    tmp_path: Path, world: Rig, drivers: Drivers, *, frozen: bool
+@pytest.mark.in_turn(1)
+def test_a_run_that_was_frozen_in_the_history_ends_once_another_has_started_and_each_message_is_there_once(
+    tmp_path: Path, world: Rig, drivers: Drivers
 ) -> None:
     table, older = tmp_path / "table", drivers.start()
     world.wait_for("the first rows", partial(is_shown, table, 1, older))
     assert older.poll() is None, drivers.log(0).read_text()
-    if frozen:
-        os.killpg(older.pid, signal.SIGSTOP)
+    os.killpg(older.pid, signal.SIGSTOP)
     later = drivers.start()
     world.wait_for("more rows", partial(is_shown, table, len(rows(table)) + 1, later))
-    if frozen:
-        os.killpg(older.pid, signal.SIGCONT)
+    os.killpg(older.pid, signal.SIGCONT)
     assert drivers.ends(0) != 0
     assert any(reason in drivers.log(0).read_text() for reason in REPLACED)
     assert drivers.ends(1) == 0, drivers.log(1).read_text()
     assert is_complete(table)
+
+
+@pytest.mark.in_turn(2)
+def test_of_two_drivers_that_start_at_once_one_reads_the_history_to_its_end_and_each_message_is_there_once(
+    tmp_path: Path, drivers: Drivers
+) -> None:
+    for _ in range(2):
+        drivers.start()
+    codes = [drivers.ends(number) for number in range(2)]
+    said = [drivers.log(number).read_text() for number in range(2)]
+    assert 0 in codes, said
+    assert all(code == 0 or any(reason in text for reason in REPLACED) for code, text in zip(codes, said, strict=True)), said
+    assert is_complete(tmp_path / "table")
 
 
 @pytest.mark.in_turn(1)
