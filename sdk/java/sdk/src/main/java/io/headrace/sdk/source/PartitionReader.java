@@ -46,8 +46,8 @@ public interface PartitionReader extends AutoCloseable {
   }
 
   /**
-   * The messages that the source holds beyond the messages added so far. It feeds the lag metrics. Called about
-   * once a second, so it should be cheap.
+   * The messages that the source holds beyond the messages added so far. It feeds the lag metrics.
+   * Called about once a second, so it should be cheap.
    *
    * @return by default empty: unknown. After {@link Progress#IDLE}, this counts as nothing left
    * @throws Exception if the source fails; this ends the connector
