@@ -66,6 +66,9 @@ def translate(error: BaseException, connection: KafkaConnection, library: str = 
             return KafkaAway(f"no token for {where}: {error.args[0]}")
         case errors.SaslAuthenticationFailedError():
             return login_refused(connection, _LIBRARY, str(error.args[0] if error.args else error))
+        case errors.IllegalSaslStateError():
+            # A login that lacked its token, or was cut, began on this connection; brokers accept no second one there.
+            return KafkaAway(f"{where}: a login was left unfinished, and another connection logs in anew")
         case errors.UnsupportedSaslMechanismError():
             return KafkaFailed(f"{where} does not offer {connection.sasl_mechanism}: {error.args[0] if error.args else error}")
         case errors.TopicAuthorizationFailedError():

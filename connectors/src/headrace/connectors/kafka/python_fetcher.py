@@ -42,7 +42,7 @@ class PythonFetcher:
             self._unheard.begin()
         try:
             fetched = self._fetch(self._consumer, partitions, hurry)
-        except kafka_errors.SaslAuthenticationFailedError:
+        except (kafka_errors.SaslAuthenticationFailedError, kafka_errors.IllegalSaslStateError):
             self.close()  # it would not log in again, with another token either
             raise
         except BaseException:
