@@ -53,6 +53,7 @@ class Import:
 WITHOUT_PUBLIC = {
     ("tests.cluster.served_files", "headrace.engine.checkpoint.state_files"): "a service between a JVM and its tasks",
     ("tests.cluster.served_files", "headrace.engine.spark.served_files"): "the same",
+    ("tests.spark_versions.test_spark_versions", "headrace.engine.spark.versions"): "what `register` refuses",
     ("tests.contract.test_same_everywhere", "headrace.engine.source.options"): "what options mean, without a query",
     ("tests.docs.test_reference", "headrace.engine.sink.options"): "the names of all options",
     ("tests.docs.test_reference", "headrace.engine.source.options"): "the names of all options, and their defaults",

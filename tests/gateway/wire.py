@@ -25,6 +25,7 @@ from headrace.protocol.v1 import (
 )
 from headrace.protocol.v1.frame_pb2 import Frame, Position, StreamPosition
 
+_PLANS = itertools.count(1)
 DEADLINE_S = 150.0
 REPLAYABLE = source_pb2.SOURCE_KIND_REPLAYABLE
 REDELIVERING = source_pb2.SOURCE_KIND_REDELIVERING
@@ -192,7 +193,7 @@ class Engine:
             name=name, run=run, streams=[streams], skip_lost=skip_lost, run_id=run_id, checkpoint=checkpoint, driver=driver
         )
         self.plans = 0
-        """The number of the last plan that it has asked for."""
+        """The number of the last plan that it has asked for. A planner that takes its place, of the same run, counts on."""
         self._planned: tuple[int, dict[str, int]] = 0, {}
         """The number of the last plan that was a batch, and where that ends."""
 
@@ -204,7 +205,7 @@ class Engine:
 
     async def plan(self, committed: dict[str, Any] | None = None, wait_ms: int = 5000, **limits: Any) -> engine_pb2.PlanResponse:
         """Asks for a plan; reads on from its last batch if `committed` is where that has ended."""
-        self.plans += 1
+        self.plans = next(_PLANS)
         number, ends = self._planned
         proves = number if ends.items() <= (committed or {}).items() else 0
         fields = {"number": self.plans, "proves": proves, **limits}

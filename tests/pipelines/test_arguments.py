@@ -145,6 +145,7 @@ CAN_BE: Mapping[str, set[str]] = {
     "max_keys": {"None", "60"},
     "dead_letters": {"None", "text"},
     "of": {"None"},
+    "contract": {"None"},
     "where": {"None"},
 }
 """The odd values that a parameter can have, by its name, or by the method and its name."""

@@ -69,6 +69,7 @@ function supervisorOf({ deployment, age_ms, heard_at = 0 }: Deployment): Row {
     reason_age_ms: null,
     log_fault: null,
     log_fault_age_ms: null,
+    last_warning: null,
     next_start_ms: null,
     version: null,
     memory_bytes: null,
