@@ -21,7 +21,7 @@ class File:
         path: Its path or URL.
         kind: PARQUET, LINES or PACKED_LINES.
         size: Its size in bytes, when it was listed.
-        values: The columns that divide its table, with their values, unless the file has them.
+        values: The columns by which its table is divided, with their values, where the file lacks these columns.
     """
 
     path: str

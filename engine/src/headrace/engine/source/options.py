@@ -113,7 +113,7 @@ def _on_error(text: str) -> bool:
     if text.lower() in ("skip", "dead-letter", "dead_letter"):
         raise ValueError(
             "want fail or null: a read that Spark repeats would count or send values again. With null, a sink of Headrace skips "
-            "them (onRefused) or has them as dead letters (deadLetters), exactly once; for other sinks, filter error IS NULL"
+            "them (onRefused) or writes them to deadLetters, exactly once; for other sinks, filter error IS NULL"
         )
     return fail_or("null")(text)
 
