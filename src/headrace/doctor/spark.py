@@ -1,4 +1,4 @@
-"""Checks of Spark: what is installed, and on request whether it starts."""
+"""Checks of Spark: what is installed, and on request whether it starts, in a process of its own that runs this module."""
 
 import importlib.util
 import json
@@ -43,7 +43,7 @@ def check_session(site: Site) -> Finding:
     try:
         # In a separate process, so that neither its output nor its JVM stays behind.
         done = subprocess.run(
-            [sys.executable, "-m", "headrace.doctor.session"], capture_output=True, text=True, timeout=_START_S, check=False
+            [sys.executable, "-m", "headrace.doctor.spark"], capture_output=True, text=True, timeout=_START_S, check=False
         )
     except subprocess.TimeoutExpired:
         return failed(
@@ -57,3 +57,21 @@ def check_session(site: Site) -> Finding:
     answer = json.loads(done.stdout.splitlines()[-1])
     fix = "" if answer["archive"] else "to halve its startup time: headrace prepare"
     return ok(f"Spark {answer['version']} started and ran Python in {time.monotonic() - begun:.0f} s", fix)
+
+
+def main() -> None:
+    """Starts Spark, runs a Python function on it, and prints its version as JSON."""
+    from headrace.engine import build_session
+    from headrace.engine.spark.class_archive import class_archive
+
+    spark = build_session("headrace doctor", "local[1]", quick_start=True)
+    try:
+        total = spark.sparkContext.parallelize(range(10), 1).map(lambda number: number + 1).sum()
+        assert total == 55
+        print(json.dumps({"version": spark.version, "archive": class_archive().exists()}))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

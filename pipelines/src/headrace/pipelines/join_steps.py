@@ -9,8 +9,7 @@ from headrace.pipelines._errors import GraphError
 from headrace.pipelines._table import Table
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.joins.as_of import JoinAsOf
-from headrace.pipelines.joins.sides import Entrance, SameKey
-from headrace.pipelines.joins.step import Join, Side
+from headrace.pipelines.joins.step import Entrance, Join, SameKey, Side
 from headrace.pipelines.joins.waiting import LEFT, RIGHT
 from headrace.pipelines.joins.within import JoinWithin
 from headrace.pipelines.steps.stateless import KeyBy

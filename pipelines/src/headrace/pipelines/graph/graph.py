@@ -6,8 +6,7 @@ from functools import cached_property
 
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines.joins.sides import Entrance
-from headrace.pipelines.joins.step import Join
+from headrace.pipelines.joins.step import Entrance, Join
 from headrace.pipelines.programs.program import Program
 from headrace.pipelines.steps.columnar import DecodeColumns, MapColumns, StatefulColumns, ToColumns
 from headrace.pipelines.steps.deduplicate import Deduplicate

@@ -1,4 +1,4 @@
-"""The base of joins: a step with two inputs, whose results depend on event time alone.
+"""The base of joins: a step with two inputs, whose results depend on event time alone, and the steps that bring values to it.
 
 A value meets values of the other side by their event times. Its result is due, and emitted, when the watermark of all streams of
 both sides shows that everything has arrived that it may meet. So results do not depend on the order in which streams are read,
@@ -21,7 +21,8 @@ from headrace.pipelines.joins.waiting import LEFT, RIGHT, Entry, Waiting, Waitin
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.due import due_of
-from headrace.pipelines.steps.step import Counted, KeyedStep, StepPass
+from headrace.pipelines.steps.stateless import KeyBy
+from headrace.pipelines.steps.step import Counted, KeyedStep, Step, StepPass
 from headrace.pipelines.time.time import END
 from headrace.pipelines.windows.late import Late
 
@@ -41,6 +42,43 @@ class Side:
     wait: int
     stays: bool
     lag: int
+
+
+@dataclass(frozen=True, eq=False)
+class Entrance(Step):
+    """Tells a join which side values belong to."""
+
+    side: int
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The values, each with its side."""
+        return elements.changed([(self.side, value) for value in elements.values])
+
+    @property
+    def label(self) -> str:
+        """The side, in words."""
+        return "right side" if self.side else "left side"
+
+
+@dataclass(frozen=True, eq=False)
+class SameKey(KeyBy):
+    """A further shuffle by the key that values have, so that both sides of a join have as many."""
+
+    keyed_by: str
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The same elements."""
+        return elements
+
+    @property
+    def calls_function(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def by(self) -> str:
+        """A description of the key, for the fingerprint."""
+        return self.keyed_by
 
 
 @dataclass(frozen=True, eq=False)
