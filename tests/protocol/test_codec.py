@@ -6,8 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.engine.codec import columns, cut, record_batches
+from headrace.gateway.config import Limits
 from headrace.gateway.core.base.errors import ProtocolError
-from headrace.gateway.core.streams.frames import check_frame, check_times, count_up_to, trim
+from headrace.gateway.core.streams import check_frame, check_times, count_up_to, trim
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk import Message
 from headrace.sdk.wire import fill_frame, pack
@@ -38,7 +39,7 @@ def packed(messages: list[Message]) -> Frame:
 
 
 def checked(frame: Frame) -> int:
-    last = check_frame(frame, frame.ByteSize(), 2**20, 1000, STREAM)
+    last = check_frame(frame, frame.ByteSize(), Limits(max_frame_bytes=2**20, max_frame_messages=1000), STREAM)
     check_times(frame, STREAM)
     return last
 

@@ -390,6 +390,6 @@ def _check(gateway: Gateway, frame: frame_pb2.Frame, size: int, before: int, whe
     Raises:
         ProtocolError: the frame is invalid, or does not begin at row `before`.
     """
-    check_frame(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, where)
+    check_frame(frame, size, gateway.limits, where)
     if frame.first_sequence != before or frame.sequence_deltas:
         raise MalformedMessage(f"{where}: a frame begins with row {frame.first_sequence}, but the next row is {before}")

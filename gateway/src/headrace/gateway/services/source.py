@@ -11,7 +11,7 @@ from headrace.contract import clock
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.base.bounds import check_hello
-from headrace.gateway.core.base.errors import FrameTooLarge, NotPermitted, OutOfTurn, UnknownMessage
+from headrace.gateway.core.base.errors import NotPermitted, OutOfTurn, UnknownMessage
 from headrace.gateway.core.base.position import check_name
 from headrace.gateway.core.connections import Role, connector_part
 from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
@@ -24,7 +24,7 @@ from headrace.gateway.core.intake import (
     take_frame,
     take_starts,
 )
-from headrace.gateway.core.streams import OVERHEAD_BYTES, Session
+from headrace.gateway.core.streams import OVERHEAD_BYTES, Session, check_several
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, check_of_session, write_in_time
 from headrace.gateway.services.received import FrameOfSeveral, Received
@@ -115,10 +115,7 @@ class SourceService(SourceServiceServicer):
                     raise UnknownMessage(UNKNOWN_MESSAGE)
 
     def _take_several(self, session: Session, several: Sequence[FrameOfSeveral]) -> None:
-        size, most = sum(len(serialized) for _, serialized in several), self._gateway.limits.max_frame_bytes
-        if size > most:
-            text = f"{len(several)} frames of {size} bytes in one message: max_frame_bytes is {most}; send fewer in each message"
-            raise FrameTooLarge(text, limit="max_frame_bytes", maximum=most, actual=size)
+        check_several([len(serialized) for _, serialized in several], self._gateway.limits)
         for frame, serialized in several:
             take_frame(self._gateway, session, frame, serialized, len(serialized))
 

@@ -4,9 +4,9 @@ A batch that is read again may need messages of one stream while other streams o
 only once that batch is committed. So requests are kept, and checked again when a batch is announced.
 """
 
-from headrace.gateway.core.base.errors import FrameTooLarge, UnknownStream
+from headrace.gateway.core.base.errors import UnknownStream
 from headrace.gateway.core.state import Gateway
-from headrace.gateway.core.streams import OVERHEAD_BYTES, Attachment, RequestedCredit, Session, Stream
+from headrace.gateway.core.streams import OVERHEAD_BYTES, Attachment, RequestedCredit, Session, Stream, check_credit_request
 from headrace.protocol.v1 import source_pb2
 
 
@@ -17,17 +17,8 @@ def request_credit(gateway: Gateway, session: Session, request: source_pb2.Credi
         FrameTooLarge: such a frame would exceed a limit.
         UnknownStream: the stream was never opened.
     """
-    limits, window = gateway.limits, gateway.credit.window_messages
-    if request.bytes > limits.max_frame_bytes:
-        text = f"CreditRequest for a frame of {request.bytes} bytes: max_frame_bytes is {limits.max_frame_bytes}"
-        raise FrameTooLarge(text, limit="max_frame_bytes", maximum=limits.max_frame_bytes, actual=request.bytes)
-    if request.messages > limits.max_frame_messages:
-        text = f"CreditRequest for a frame of {request.messages} messages: max_frame_messages is {limits.max_frame_messages}"
-        raise FrameTooLarge(text, limit="max_frame_messages", maximum=limits.max_frame_messages, actual=request.messages)
-    if request.messages > window:
-        text = f"a session never has more than {window} outstanding (session_messages); send smaller frames"
-        text = f"CreditRequest for a frame of {request.messages} messages: {text}"
-        raise FrameTooLarge(text, limit="session_messages", maximum=window, actual=request.messages)
+    limits = gateway.limits
+    check_credit_request(request, limits, gateway.credit.window_messages)
     attachment = session.attachments.get(request.stream_id)
     if attachment is None and request.stream_id not in session.retired:
         text = f"CreditRequest for stream id {request.stream_id}: it was never opened in this session"

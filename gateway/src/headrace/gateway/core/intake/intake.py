@@ -55,7 +55,7 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, seria
         _give_back(gateway, session, charge, count)
         return
     name = attachment.stream.name
-    last = check_frame(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, name)
+    last = check_frame(frame, size, gateway.limits, name)
     check_times(frame, name)
     session.account.charge(charge, count)
     if not attachment.opened or attachment.closed:

@@ -1,15 +1,9 @@
 """Streams: the frames that are held, the sessions that send them, and the positions at which they open."""
 
 from headrace.gateway.core.streams.credit import CreditAccount, CreditPool
-from headrace.gateway.core.streams.frames import (
-    OVERHEAD_BYTES,
-    HeldFrame,
-    check_frame,
-    check_order,
-    check_times,
-    count_up_to,
-    trim,
-)
+from headrace.gateway.core.streams.frame_columns import check_order, check_times
+from headrace.gateway.core.streams.frame_limits import check_credit_request, check_frame, check_several
+from headrace.gateway.core.streams.frames import OVERHEAD_BYTES, HeldFrame, count_up_to, trim
 from headrace.gateway.core.streams.pauses import CONFIGURATION, PartKind, Pause, Pauses
 from headrace.gateway.core.streams.previews import previews
 from headrace.gateway.core.streams.reconciling import acknowledge, reconcile
@@ -37,8 +31,10 @@ __all__ = [
     "acknowledge",
     "begin",
     "begin_with_first",
+    "check_credit_request",
     "check_frame",
     "check_order",
+    "check_several",
     "check_start",
     "check_times",
     "count_up_to",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.gateway.core.streams.frames import NULL
+from headrace.contract.columns import NULL_LENGTH
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1.admin_pb2 import BytesPreview, HeaderPreview, MessagePreview
 
@@ -43,11 +43,11 @@ class _Bytes:
     @classmethod
     def of(cls, joined: bytes, lengths: bytes, count: int) -> "_Bytes":
         found = np.frombuffer(lengths, _U32, min(count, len(lengths) // 4))
-        return cls(joined, found, np.cumsum(np.where(found == NULL, 0, found), dtype=np.int64))
+        return cls(joined, found, np.cumsum(np.where(found == NULL_LENGTH, 0, found), dtype=np.int64))
 
     def entry(self, index: int) -> bytes | None:
         """Returns an entry; None if it is null."""
-        if index >= len(self.lengths) or self.lengths[index] == NULL:
+        if index >= len(self.lengths) or self.lengths[index] == NULL_LENGTH:
             return None
         end = int(self.ends[index])
         return self.joined[end - int(self.lengths[index]) : end]

@@ -1,0 +1,67 @@
+"""The limits of a frame: its size and its messages, alone, together with others in a message, and before it is sent."""
+
+from headrace.gateway.config import Limits
+from headrace.gateway.core.base.errors import FrameTooLarge, MalformedMessage, ProtocolError
+from headrace.gateway.core.streams.frame_columns import check_columns
+from headrace.protocol.v1 import frame_pb2, source_pb2
+
+
+def check_frame(frame: frame_pb2.Frame, size: int, limits: Limits, stream: str) -> int:
+    """Checks that a frame is within the limits and that its columns are consistent; returns its last sequence.
+
+    Raises:
+        FrameTooLarge: the frame is too large.
+        MalformedMessage: its columns are inconsistent; the error names stream, sequence and column.
+        SequenceOutOfRange: a sequence is larger than 2^63 - 1.
+    """
+    try:
+        _check_bytes(size, limits, "frame of {} bytes", "; send smaller frames")
+        if frame.count < 1:
+            raise MalformedMessage("frame with count 0: a frame holds at least 1 message")
+        _check_messages(frame.count, limits, "frame of {} messages", "; send smaller frames")
+        return check_columns(frame)
+    except ProtocolError as error:
+        sequence = frame.first_sequence
+        raise error.within(f"stream {stream}, sequence {sequence}", stream=stream, sequence=sequence) from None
+
+
+def check_several(sizes: list[int], limits: Limits) -> None:
+    """Checks the frames of one message together.
+
+    Raises:
+        FrameTooLarge: all of them are larger than one may be.
+    """
+    _check_bytes(sum(sizes), limits, f"{len(sizes)} frames of {{}} bytes in one message", "; send fewer in each message")
+
+
+def check_credit_request(request: source_pb2.CreditRequest, limits: Limits, window: int) -> None:
+    """Checks the frame that a source asks credit for.
+
+    Args:
+        request: The request.
+        limits: The limits.
+        window: How many messages a session may have outstanding.
+
+    Raises:
+        FrameTooLarge: such a frame would exceed a limit.
+    """
+    _check_bytes(request.bytes, limits, "CreditRequest for a frame of {} bytes")
+    _check_messages(request.messages, limits, "CreditRequest for a frame of {} messages")
+    if request.messages > window:
+        text = f"a session never has more than {window} outstanding (session_messages); send smaller frames"
+        text = f"CreditRequest for a frame of {request.messages} messages: {text}"
+        raise FrameTooLarge(text, limit="session_messages", maximum=window, actual=request.messages)
+
+
+def _check_bytes(size: int, limits: Limits, what: str, advice: str = "") -> None:
+    most = limits.max_frame_bytes
+    if size > most:
+        text = f"{what.format(size)}: max_frame_bytes is {most}{advice}"
+        raise FrameTooLarge(text, limit="max_frame_bytes", maximum=most, actual=size)
+
+
+def _check_messages(count: int, limits: Limits, what: str, advice: str = "") -> None:
+    most = limits.max_frame_messages
+    if count > most:
+        text = f"{what.format(count)}: max_frame_messages is {most}{advice}"
+        raise FrameTooLarge(text, limit="max_frame_messages", maximum=most, actual=count)
