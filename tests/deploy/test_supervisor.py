@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -91,8 +92,31 @@ def test_whoever_is_killed_is_started_again(tmp_path: Path, monkeypatch: pytest.
     assert gone(watched)
 
 
+def _has_started(starts: Path, times: int, status: Status) -> bool:
+    return runs("gateway", "app")(status) and starts.exists() and len(starts.read_text().splitlines()) == times
+
+
 def _is_down(name: str, status: Status) -> bool:
     return process_of(status, name).state == "waits"
+
+
+def test_what_is_started_again_by_itself_continues_its_pipelines_and_what_somebody_restarts_may_begin_anew(
+    tmp_path: Path,
+) -> None:
+    script = f'echo "start $HEADRACE_CONTINUES" >> starts\n{SLEEPS}'
+    planned = plan(tmp_path, app=(Kind.PIPELINE, script))
+    (app,) = planned.others
+    planned = replace(planned, others=(replace(app, pipelines=("totals", "prices")),))
+    changed = replace(planned, others=(replace(planned.others[0], settings="others"),))
+    watched = Watched(planned, replan=lambda _: changed)
+
+    def reload(_: Status) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    for number, then in enumerate((kill("app"), reload, stop), 1):
+        watched.when(partial(_has_started, tmp_path / "starts", number), then)
+    assert watched.run().exit_code == 0
+    assert (tmp_path / "starts").read_text().splitlines() == ["start ", "start totals,prices", "start "]
 
 
 @pytest.mark.parametrize(

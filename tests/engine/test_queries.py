@@ -1,6 +1,7 @@
 """The source inside Spark, against a scripted gateway."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +15,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 from tests.engine.frames import Message
-from tests.fake_gateway.engine import FakeGateway
+from tests.fake_gateway.engine import DEADLINE_S, FakeGateway
 
+from headrace.contract.names import CONTINUES
 from headrace.engine.source.reader import StreamReader
 from headrace.engine.spark.format import HeadraceSource
 
@@ -316,3 +318,29 @@ def test_the_token_is_not_shown(rig: Rig, capfd: pytest.CaptureFixture[str]) -> 
     shown = "".join(capfd.readouterr()) + str(progress) + offsets + rig.load()._jdf.queryExecution().toString()
     assert "headrace" in shown
     assert TOKEN not in shown
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+def test_a_query_that_a_supervisor_starts_again_does_not_begin_anew_in_place_of_a_checkpoint_that_is_gone(
+    rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.start(pipeline="prices")
+    rig.wait_until_committed("orders/0", 5)
+    rig.queries[-1].stop()
+    monkeypatch.setenv(CONTINUES, "totals,prices")
+    moved = rig.checkpoint.rename(rig.checkpoint.with_name("moved"))
+    if how == "emptied":
+        rig.checkpoint.mkdir()
+    rig.batches.clear()
+    query = rig.start(pipeline="prices")
+    with pytest.raises(StreamingQueryException, match="is empty, although prices has used it since its deployment was started"):
+        query.awaitTermination(DEADLINE_S)
+    assert rig.batches == {}
+    rig.queries.clear()
+    shutil.rmtree(rig.checkpoint)
+    moved.rename(rig.checkpoint)
+    rig.gateway.append("orders/0", messages(6, 7))
+    rig.start(pipeline="prices")
+    rig.wait_until_committed("orders/0", 7)
+    assert rig.sequences("orders/0") == [6, 7]

@@ -1,6 +1,7 @@
 """A process of a deployment over its restarts: its state, its backoff, and why it ended."""
 
 import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -8,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from headrace.contract.backoff import Backoff
+from headrace.contract.names import CONTINUES
 from headrace.deploy.logs import last_error_line, last_warning, size_of
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Role
@@ -39,6 +41,8 @@ class Supervised:
     """Consecutive failures."""
     has_run: bool = False
     """Whether it was ever connected."""
+    continues: bool = False
+    """Whether it was ever connected since somebody last requested its start: it then has a checkpoint."""
     has_session: bool | None = False
     """Whether this run is connected; None if that is not known."""
     reason: str | None = None
@@ -90,6 +94,7 @@ class Supervised:
         if self.state in (State.WAITS, State.FAILS) and not self.process.runs and now >= self.due_at:
             self.restarts += bool(self.process.pids)
             self._log_offset = _size_of(self.process.log, self.disk)
+            self.process.environ = self._environ()
             try:
                 self.process.start()
             except Exception as error:
@@ -120,6 +125,7 @@ class Supervised:
             self.has_session = connected
             self._runs_since = now if self.state is not State.RUNS else self._runs_since
             self.state, self.has_run = State.RUNS, self.has_run or bool(connected)
+            self.continues = self.continues or bool(connected)
             if now - self._runs_since >= STABLE_S:
                 self.failures, self.reason = 0, None
         elif self.state is State.RUNS:
@@ -136,6 +142,7 @@ class Supervised:
 
     def restart(self, now: float) -> None:
         """Lets it end, kills it if it does not end in time, and starts it again at once. This does not count as a failure."""
+        self.continues = False
         if not self.process.runs:
             self.stopped_with = None
             self._start_at_once(now)
@@ -179,6 +186,11 @@ class Supervised:
         if not self._was_asked:
             self._was_asked = True
             self.process.ask_to_stop()
+
+    def _environ(self) -> Mapping[str, str]:
+        """Returns the environment of the next start."""
+        continued = {CONTINUES: ",".join(self.role.pipelines)} if self.continues and self.role.pipelines else {}
+        return {**self.role.environ, **continued}
 
     def _start_at_once(self, now: float) -> None:
         self.state, self.due_at, self.failures, self.reason = State.WAITS, now, 0, None

@@ -16,6 +16,8 @@ NAME = r"[A-Za-z0-9._-]+"
 
 SUPERVISOR = "supervisor"
 """The name of the log of a deployment's supervisor, which none of its processes has."""
+CONTINUES = "HEADRACE_CONTINUES"
+"""The variable that names, by commas, the pipelines that a supervisor starts again: their checkpoints cannot be new."""
 
 _MAX_COMPARED = 1_000
 _NAME = re.compile(NAME)

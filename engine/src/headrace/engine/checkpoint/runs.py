@@ -150,6 +150,11 @@ class RunLog:
         """The number of a run; None if its file is gone."""
         return next((run.number for run in self._runs() if run.id == run_id), None)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no run has ever started on this checkpoint."""
+        return not self._runs()
+
     def names(self) -> tuple[str, ...]:
         """What identifies the runs, in order: it changes if another one starts."""
         return tuple(sorted(run.name for run in self._runs()))

@@ -6,6 +6,7 @@ detaches the query with the committed positions, so that the last batch is ackno
 """
 
 import logging
+import os
 import threading
 import time
 import weakref
@@ -17,6 +18,7 @@ import grpc
 from pyspark.sql import SparkSession
 
 from headrace.contract.errors import HeadraceError
+from headrace.contract.names import CONTINUES
 from headrace.engine.checkpoint.log import Predecessor
 from headrace.engine.checkpoint.position import Offset, to_stream_positions
 from headrace.engine.checkpoint.runs import drop_unnamed_entries
@@ -201,6 +203,7 @@ class QueryListener:
                 raise HeadraceError(
                     f"{execution.checkpoint} is incomplete, since its creation did not finish; delete it, and create it again"
                 )
+            _check_not_gone(execution, sources)
             reported = _begin_run(execution, query_id, run_id, options)
             reported.readers |= {source.pipeline for source in sources if source.pipeline is not None}
             last = execution.last_committed()
@@ -231,6 +234,21 @@ class QueryListener:
         except Exception as error:
             raise HeadraceError(f"the checkpoint cannot be read or written: {error}; nothing was processed") from error
         return _Watched(execution, sources, reported, followed)
+
+
+def _check_not_gone(execution: Execution, sources: tuple[Options, ...]) -> None:
+    """Checks that a query which a supervisor has started again finds its checkpoint.
+
+    Raises:
+        HeadraceError: The checkpoint is new: a query without it would process again whatever its sources still have.
+    """
+    continued = set(os.environ.get(CONTINUES, "").split(",")) & {source.pipeline for source in sources}
+    if continued and execution.runs.is_empty:
+        raise HeadraceError(
+            f"{execution.checkpoint} is empty, although {', '.join(sorted(map(str, continued)))} has used it since its "
+            "deployment was started: it was removed, or its disk is no longer mounted. Restore it, such as from a backup; to "
+            "begin anew, with all that the sources still have, restart the deployment. Nothing was processed"
+        )
 
 
 def _begin_run(execution: Execution, query_id: str, run_id: str, options: SinkOptions | None) -> ReportedRun:
