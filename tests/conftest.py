@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-import structlog
 
 import headrace.contract  # noqa: F401 - before gRPC, as in every program of ours: some tests fork beside calls
 
@@ -66,15 +65,12 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 @pytest.fixture
-def logs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """For tests that configure logging: ends with what was configured before, which no logger has kept."""
-    configure, before = structlog.configure, structlog.get_config()
-    monkeypatch.setattr(structlog, "configure", lambda **given: configure(**{**given, "cache_logger_on_first_use": False}))
+def logs_of_its_own() -> Iterator[None]:
+    """For tests that configure logging: ends with what was configured before."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
     root.handlers[:], root.level = handlers, level
-    configure(**before)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import asyncio
 import click
 import pytest
 from click.testing import CliRunner
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.cli.test_json_shape import CALLS, name_of
 from tests.gateway.crowded import PIPELINE, STREAM, crowded
 

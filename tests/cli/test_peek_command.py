@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.cli.json_shape import result_of
 from tests.cli.test_timeline_command import call
 from tests.gateway.test_peeking import Rig, rigged

@@ -153,7 +153,7 @@ def test_commands_are_mounted_and_not_copied() -> None:
 
 @pytest.mark.parametrize("module", ["gateway_cli", "connectors_cli", "conformance"])
 def test_a_programs_help_loads_nothing_heavy(module: str) -> None:
-    heavy = ("grpc", "pydantic", "rich", "pyspark", "numpy", "pyarrow", "structlog")
+    heavy = ("grpc", "pydantic", "rich", "pyspark", "numpy", "pyarrow")
     code = (
         f"import sys\nfrom headrace.{module} import program\nprogram.main(['--help'], standalone_mode=False)\n"
         f"print([name for name in {heavy} if name in sys.modules])"

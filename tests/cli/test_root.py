@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT
 from headrace.cli import cli
 from headrace.terminal import EXIT_ENVIRONMENT, Failure, bytes_text, duration_text
 
-HEAVY = ("grpc", "pydantic", "rich", "pyspark", "numpy", "pandas", "structlog")
+HEAVY = ("grpc", "pydantic", "rich", "pyspark", "numpy", "pandas")
 
 
 def commands() -> list[str]:

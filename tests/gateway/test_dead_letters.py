@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.cli.json_shape import result_of
 from tests.cli.test_timeline_command import call
 from tests.gateway.http_server import get, serve_http

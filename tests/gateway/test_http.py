@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from starlette.types import Receive, Scope, Send
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.gateway.certificates import Authority
 from tests.gateway.http_server import get, serve_http, until_closed
 from tests.gateway.processes import gateway_process, headrace

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.gateway.wire import serve
 
 from headrace.contract import clock

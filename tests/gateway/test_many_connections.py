@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import grpc.aio
 import pytest
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.gateway.test_rights import bearer, token
 from tests.gateway.wire import DEADLINE_S, serve
 from tests.virtual_clock import VirtualClock

@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.gateway.http_server import get, post, serve_http
 from tests.gateway.sink_wire import sink_and_source
 from tests.gateway.test_rights import bearer, token

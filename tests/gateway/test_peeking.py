@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.gateway.http_server import get, serve_http
 from tests.gateway.test_rights import bearer, token
 from tests.gateway.wire import REDELIVERING, Connector, Engine, frame, numbered, serve

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.gateway.http_server import post, serve_http
 from tests.gateway.test_rights import bearer, token
 from tests.gateway.test_supervising import RESTARTED, Rig, Supervisor, serving

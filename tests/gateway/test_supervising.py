@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.gateway.http_server import post, serve_http
 from tests.gateway.test_rights import bearer, token
 from tests.gateway.wire import DEADLINE_S, serve

@@ -11,7 +11,7 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import StatusCode
-from structlog.testing import capture_logs
+from tests.captured_logs import capture_logs
 from tests.gateway.sink_wire import sink_and_source
 from tests.gateway.wire import DEADLINE_S, frame, numbered, serve, until_gone
 

@@ -124,18 +124,6 @@ def test_what_is_normal_or_was_requested_by_somebody_is_always_logged() -> None:
     assert all(seldom.filter(line) for line in (*normal, *requested))
 
 
-def test_events_of_structlog_are_lines_too() -> None:
-    seldom = RepeatsFilter(every_s=0.0)
-    event = {"event": "a sink failed", "sink": "out", "timestamp": "2026-01-31T12:00:00Z"}
-    made = record("")
-    made.msg, made.args = dict(event), ()
-    assert seldom.filter(made)
-    seldom = RepeatsFilter()
-    later = record("")
-    later.msg, later.args = event | {"timestamp": "2026-01-31T12:00:01Z"}, ()
-    assert [seldom.filter(made), seldom.filter(later)] == [True, False]
-
-
 def test_kinds_are_bounded(passes: Callable[[float], None]) -> None:
     seldom = Repeats(every_s=1000.0)
     assert all(seldom.admit(kind) == 0 for kind in range(5000))

@@ -41,6 +41,8 @@ FIELDS = (
 """The fields that mean the same in every line that contains them."""
 SECRET_FIELDS = frozenset({"authorization", "token", "sha256", "password"})
 HIDDEN = "(hidden)"
+_COLORS = {logging.WARNING: 33, logging.ERROR: 31, logging.CRITICAL: 31}
+"""Of levels in a terminal: yellow and red."""
 
 
 class LogFormatError(HeadraceError):
@@ -69,24 +71,41 @@ class JsonFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Formats a record for people: `2026-01-31T12:00:00.250Z WARNING: what happened`."""
+    """Formats a record for people: `2026-01-31T12:00:00.250Z WARNING: what happened`.
+
+    Args:
+        with_fields: Whether the fields of a line follow, as `name=value`: for events whose text does not contain them.
+        colors: Whether a terminal shows warnings and errors in colours.
+    """
 
     # In UTC, so that logs of hosts in several time zones can be compared.
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_fields: bool = False, colors: bool = False) -> None:
         super().__init__("%(asctime)s %(levelname)s: %(message)s")
+        self._with_fields = with_fields
+        self._colors = _COLORS if colors else {}
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line, and its traceback. Either may quote what another program has said."""
-        return printable(super().format(record))
+        line, color = printable(super().format(record)), self._colors.get(record.levelno)
+        return line if color is None else line.replace(record.levelname, f"\x1b[{color}m{record.levelname}\x1b[0m", 1)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Returns the line without its traceback."""
-        repeats = fields_of(record).get("repeats")
-        return super().formatMessage(record) + (f" ({repeats} more like this)" if repeats else "")
+        fields = {**context_fields(), **fields_of(record)}
+        repeats = fields.pop("repeats", None)
+        hide_secrets(fields)
+        line = super().formatMessage(record) + (f" ({repeats} more like this)" if repeats else "")
+        return line + "".join(f" {name}={_field_text(value)}" for name, value in fields.items()) if self._with_fields else line
+
+
+def _field_text(value: object) -> str:
+    """The text of a field; in quotes if it is empty or contains blanks."""
+    text = str(value)
+    return text if text and not set(text) & set(" \n\t'\"") else repr(text)
 
 
 def hide_secrets(fields: dict[str, Any]) -> None:

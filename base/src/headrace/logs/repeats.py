@@ -58,21 +58,13 @@ class RepeatsFilter(logging.Filter):
         """Returns whether a record is logged."""
         if record.levelno < logging.WARNING:
             return True
-        # The message of structlog is its event with the fields.
-        fields = (
-            record.msg
-            if isinstance(record.msg, dict)
-            else {"event": record.getMessage(), **context_fields(), **fields_of(record)}
-        )
+        fields = {"event": record.getMessage(), **context_fields(), **fields_of(record)}
         if "by" in fields:
             return True
         said = frozenset((name, str(value)) for name, value in fields.items() if name not in _OF_ONE_CALL)
         held_back = self._repeats.admit((record.name, record.levelno, said))
         if held_back:
-            if isinstance(record.msg, dict):
-                record.msg["repeats"] = held_back
-            else:
-                record.repeats = held_back
+            record.repeats = held_back
         return held_back is not None
 
 

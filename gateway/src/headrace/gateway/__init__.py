@@ -5,7 +5,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-import headrace.gateway.without_rich  # noqa: F401 - before any module imports structlog
 from headrace.gateway.config import Config, Http, Limits, Log, Paused, Peek, StreamRule, Telemetry, Tls, Token
 from headrace.gateway.identity import Identity, identity_of, token_digest
 from headrace.gateway.listen import GatewayError, ListenError

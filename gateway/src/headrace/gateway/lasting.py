@@ -1,10 +1,9 @@
 """Background work that lasts: an error is logged and is a fault of the gateway, and the work is done again."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-
-import structlog
 
 from headrace.contract.backoff import Backoff
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
@@ -13,7 +12,7 @@ FIRST_WAIT_S = 0.5
 MAX_WAIT_S = 10.0
 _REMEDY = "the gateway does it again by itself; if it does not succeed, restart the gateway, and report this with its log"
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 async def lasting(name: str, work: Callable[[], Awaitable[None]], faults: OwnFaults) -> None:
@@ -64,4 +63,4 @@ def lasting_step(name: str, faults: OwnFaults) -> Iterator[None]:
 def _note(name: str, error: Exception, faults: OwnFaults) -> None:
     cause = f"{name} has failed: {type(error).__name__}: {error}"
     faults.note(f"work {name}", OwnFaultKind.GATEWAY_FAILS, cause[:500], _REMEDY)
-    log.error("background work failed; it is done again", work=name, exc_info=error)
+    log.error("background work failed; it is done again", exc_info=error, extra={"work": name})

@@ -1,12 +1,12 @@
 """The gRPC server: its options, its interceptors, and the address it listens on. And the address of the HTTP server."""
 
 import errno
+import logging
 import os
 import socket
 from collections.abc import Sequence
 
 import grpc.aio
-import structlog
 
 from headrace.contract.addresses import is_loopback, joined_address, keepalive_options, open_listeners
 from headrace.contract.errors import HeadraceError
@@ -41,7 +41,7 @@ _LISTEN, _HTTP_LISTEN = "--listen, or listen in its file", "--http-listen, or ht
 _ANY = ("0.0.0.0", "::")
 """What gRPC itself takes for all addresses of both families."""
 
-_log = structlog.get_logger("headrace.gateway")
+_log = logging.getLogger("headrace.gateway")
 
 
 def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls, refusals: Refusals) -> grpc.aio.Server:
@@ -121,7 +121,7 @@ def listen_http(config: Config) -> Sequence[socket.socket]:
     except ListenError as error:
         if config.http.listen != "auto":
             raise
-        _log.warning("gateway has no HTTP server", error=str(error))
+        _log.warning("gateway has no HTTP server", extra={"error": str(error)})
         return ()
 
 

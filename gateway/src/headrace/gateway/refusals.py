@@ -3,13 +3,12 @@
 Whoever sends nothing, or no token, cannot keep others away.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-import structlog
-
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 _MAX_ERROR_CHARACTERS = 1_000
 
 
@@ -26,7 +25,7 @@ def log_refusal(call: str, peer: str, error: str, caller: str | None = None) -> 
         caller: The name of its token; None if it has none that is known.
     """
     known = {} if caller is None else {"caller": caller}
-    log.warning("call refused", call=call, **known, peer=peer, error=error[:_MAX_ERROR_CHARACTERS])
+    log.warning("call refused", extra={"call": call, **known, "peer": peer, "error": error[:_MAX_ERROR_CHARACTERS]})
 
 
 def log_dropped(protocol: str, peer: str) -> None:
@@ -37,7 +36,7 @@ def log_dropped(protocol: str, peer: str) -> None:
         peer: The address of the client.
     """
     text = f"there are too many {protocol} connections of this address, or in all, and it has no call of a known caller"
-    log.warning("connection dropped", peer=peer, error=text)
+    log.warning("connection dropped", extra={"peer": peer, "error": text})
 
 
 def log_full(protocol: str, most: int) -> None:
@@ -47,7 +46,9 @@ def log_full(protocol: str, most: int) -> None:
         protocol: Their protocol.
         most: How many there may be.
     """
-    log.warning("connections refused", error=f"{full(protocol, most)}; allow more descriptors (ulimit -n), and restart")
+    log.warning(
+        "connections refused", extra={"error": f"{full(protocol, most)}; allow more descriptors (ulimit -n), and restart"}
+    )
 
 
 def full(protocol: str, most: int) -> str:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from headrace.configuration import ConfigurationError
 from headrace.contract.certificates import Stamp, stamp_of
 from headrace.gateway.config import Config
@@ -47,7 +45,7 @@ RELOADABLE = frozenset(
 _MAX_CAUSE = 500
 _REMEDY = "correct the file; until then, what was valid before stays in effect, and a restart of the gateway would fail"
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 @dataclass(frozen=True)
@@ -122,16 +120,18 @@ class Reloading:
         except ConfigurationError as error:
             if str(error) != told:
                 log.error(
-                    "the configuration changed and is invalid; the old tokens stay in force", problems=str(error).splitlines()
+                    "the configuration changed and is invalid; the old tokens stay in force",
+                    extra={"problems": str(error).splitlines()},
                 )
             return
         if self._in_force.tokens and not config.tokens:
             path = str(self._source.path)
-            log.error("the configuration no longer has tokens; the old ones stay in force until a restart", path=path)
+            log.error("the configuration no longer has tokens; the old ones stay in force until a restart", extra={"path": path})
             return
         if others := sorted(set(differences(self._in_force, config)) - {"tokens"}):
             log.warning(
-                "the configuration changed; everything but its tokens takes effect with a reload or a restart", keys=others
+                "the configuration changed; everything but its tokens takes effect with a reload or a restart",
+                extra={"keys": others},
             )
         self._replace_tokens(config)
         self._in_force = self._in_force.model_copy(update={"tokens": config.tokens})
@@ -166,14 +166,14 @@ class Reloading:
         self._replace_tokens(config)
         self._in_force = config
         lines = [f"{key}: {change}" for key, change in sorted(changes.items())]
-        log.info("configuration reloaded", changes=lines)
+        log.info("configuration reloaded", extra={"changes": lines})
         return lines
 
     def _replace_tokens(self, config: Config) -> None:
         if config.tokens != self._in_force.tokens:
             self._registry.replace(config.tokens)
             ended = self._gateway.end_revoked(self._registry)
-            log.info("tokens replaced", tokens=len(config.tokens), calls_ended=ended)
+            log.info("tokens replaced", extra={"tokens": len(config.tokens), "calls_ended": ended})
 
 
 def differences(before: Config, after: Config) -> dict[str, str]:

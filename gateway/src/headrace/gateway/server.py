@@ -1,12 +1,12 @@
 """Runs a gateway: its services, its health service, its HTTP server, and its signal handlers."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
-import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -36,7 +36,7 @@ _SERVICES = (
 )
 _STOP_GRACE_S = 1.0
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def serve(config: Config, *, ready: Callable[[str], None] | None = None, source: ConfigSource | None = None) -> None:
@@ -95,7 +95,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
                 if ready is not None:
                     ready(address)
                 await stop.wait()
-                _log.info("gateway drains", timeout_ms=config.limits.drain_timeout_ms)
+                _log.info("gateway drains", extra={"timeout_ms": config.limits.drain_timeout_ms})
                 await health_service.enter_graceful_shutdown()
                 await gateway.drain()
                 gateway.close()
@@ -131,7 +131,7 @@ async def _serving_http(
         async with http_server(app, listeners, context):
             scheme = "http" if context is None else "https"
             for place in places:
-                _log.info("gateway serves HTTP", address=f"{scheme}://{joined_address(*place)}")
+                _log.info("gateway serves HTTP", extra={"address": f"{scheme}://{joined_address(*place)}"})
             yield
     finally:
         watching.cancel()
@@ -168,9 +168,9 @@ async def _exporting(config: Config, gateway: Gateway, observer: Observer) -> As
 
 def _announce(config: Config, address: str) -> None:
     security = "off" if config.tls is None else "mutual" if config.tls.client_ca else "on"
-    _log.info("gateway listens", address=address, tls=security, tokens=len(config.tokens))
+    _log.info("gateway listens", extra={"address": address, "tls": security, "tokens": len(config.tokens)})
     if warning := exposure(config):
-        _log.warning("gateway is open", error=warning)
+        _log.warning("gateway is open", extra={"error": warning})
 
 
 async def _report_drain(gateway: Gateway, health_service: Health) -> None:
@@ -219,7 +219,7 @@ def _stop_signals() -> Iterator[asyncio.Event]:
 
     def stop_or_die(number: int) -> None:
         if stop.is_set():
-            _log.warning("gateway ends at once", signal=signal.Signals(number).name)
+            _log.warning("gateway ends at once", extra={"signal": signal.Signals(number).name})
             os._exit(128 + number)
         stop.set()
 

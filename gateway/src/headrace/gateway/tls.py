@@ -1,18 +1,18 @@
 """Server credentials from PEM files. The files are checked first, since gRPC's errors do not name the invalid one."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import cast
 
 import grpc
-import structlog
 
 from headrace.contract.certificates import ReloadingContext, ServerFiles, Stamp
 from headrace.gateway.config import Tls
 
 _GRACE_S = 0.25
 
-_log = structlog.get_logger("headrace.gateway")
+_log = logging.getLogger("headrace.gateway")
 
 
 def check_files(tls: Tls) -> Iterator[tuple[str, str]]:
@@ -66,7 +66,9 @@ class _RotatedFiles:
         # Files are replaced one by one: if they do not match yet, the next connection reads them again.
         problems = list(check_files(self._tls))
         if problems:
-            _log.error("new TLS files cannot be used; the old ones stay in force", problems=[text for _, text in problems])
+            _log.error(
+                "new TLS files cannot be used; the old ones stay in force", extra={"problems": [text for _, text in problems]}
+            )
             return None
         self._last_stamps, new = stamps, _certificates(self._tls)
         _log.info("TLS files replaced")

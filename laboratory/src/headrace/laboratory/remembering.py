@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-import structlog
 import uvloop
 
 from headrace.contract import clock
@@ -87,7 +86,7 @@ def main() -> None:
     for name in ("--sessions", "--partitions"):
         parser.add_argument(name, type=int, required=True)
     given = parser.parse_args()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    logging.getLogger("headrace").setLevel(logging.ERROR)
     streams = [f"bench{session}/{one}" for session in range(given.sessions) for one in range(given.partitions)]
 
     def ready(address: str, size: int) -> None:

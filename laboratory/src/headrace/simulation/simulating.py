@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from headrace.contract import backoff, clock
 from headrace.engine.collector import paused_collector
+from headrace.logs.repeats import fields_of
 from headrace.simulation.loop import START_S, VirtualClock
 from headrace.simulation.record import Record, Violation
 from headrace.simulation.schedule import Schedule
@@ -138,38 +137,24 @@ def _throw_away(world: World) -> None:
 @contextlib.contextmanager
 def _logs(record: Record) -> Iterator[None]:
     """Takes the log of the gateway and the SDK into the trace, or lets them log nothing."""
-    before, disabled = structlog.get_config(), logging.root.manager.disable
+    disabled = logging.root.manager.disable
     logger = logging.getLogger("headrace")
     handlers, level, propagate = logger.handlers, logger.level, logger.propagate
     if record.traced:
-        structlog.configure(processors=[_to_trace(record)], cache_logger_on_first_use=False)
         logger.handlers, logger.propagate = [_Handler(record)], False
         logger.setLevel(logging.DEBUG)
     else:
         logging.disable(logging.CRITICAL)
-        structlog.configure(
-            wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL), cache_logger_on_first_use=False
-        )
     try:
         yield
     finally:
         logging.disable(disabled)
         logger.handlers, logger.propagate = handlers, propagate
         logger.setLevel(level)
-        structlog.configure(**before)
-
-
-def _to_trace(record: Record) -> Any:
-    def add(logger: object, method: str, event: Any) -> Any:
-        text = event.pop("event")
-        record.detail(f"  gateway: {text} " + " ".join(f"{key}={value}" for key, value in event.items()))
-        raise structlog.DropEvent
-
-    return add
 
 
 class _Handler(logging.Handler):
-    """Takes log lines of the SDK and the engine into the trace."""
+    """Takes log lines into the trace."""
 
     def __init__(self, record: Record) -> None:
         super().__init__()
@@ -177,4 +162,5 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Takes a line."""
-        self._record.detail(f"  {record.name}: {record.getMessage()}")
+        fields = "".join(f" {name}={value}" for name, value in fields_of(record).items())
+        self._record.detail(f"  {record.name}: {record.getMessage()}{fields}")

@@ -1,9 +1,8 @@
 """Periodic work, once a second: checks clock, heartbeats and streams, paces connectors, ends leases, forgets what is unused."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
-
-import structlog
 
 from headrace.contract import clock
 from headrace.gateway.core.batches import end_leases, forget, forgettable
@@ -23,7 +22,7 @@ MAX_LINGER_MS = 500
 UNUSED_AFTER_S = 600.0
 """After how many seconds unused names are forgotten."""
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 async def run_housekeeping(gateway: Gateway) -> None:
@@ -57,7 +56,9 @@ def round_of(gateway: Gateway, interval_s: float) -> Mapping[str, Callable[[], N
 def forget_silent(gateway: Gateway) -> None:
     """Forgets queries that never had a batch, and queries that have been away for longer than the configuration allows."""
     for pipeline in forgettable(gateway):
-        log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(clock.monotonic() - pipeline.called_at))
+        log.warning(
+            "pipeline forgotten", extra={"pipeline": pipeline.name, "silent_s": int(clock.monotonic() - pipeline.called_at)}
+        )
         forget(gateway, pipeline)
 
 

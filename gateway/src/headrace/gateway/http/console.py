@@ -2,12 +2,12 @@
 
 import asyncio
 import gzip
+import logging
 from dataclasses import dataclass
 from functools import cache
 from mimetypes import guess_type
 from pathlib import Path
 
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -17,7 +17,7 @@ from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.guard import may_see, problem
 from headrace.gateway.rules import ASSETS, CONSOLE
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 FILES = Path(__file__).parent / "console"
 POLICY = "; ".join(
     (
@@ -73,7 +73,7 @@ def console_routes(callers: Callers) -> list[Route]:
     """
     files = FILES
     if not (files / "index.html").is_file():
-        log.warning("gateway has no console", detail=NOT_BUILT)
+        log.warning("gateway has no console", extra={"detail": NOT_BUILT})
     assets = {path.name: path for path in (files / "assets").glob("*") if path.is_file()}
 
     async def page(request: Request) -> Response:

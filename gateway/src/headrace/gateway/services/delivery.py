@@ -1,10 +1,9 @@
 """The calls with which Spark writes to sinks: deliveries, votes and reports of the commit log."""
 
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.gateway.core import Gateway
@@ -51,7 +50,7 @@ from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2, metrics_pb2
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 MAX_VOTES = 1024
 """The maximum number of votes in a request."""
@@ -306,7 +305,7 @@ def failure_logged(
         yield
     except ProtocolError as error:
         chosen = session.for_logs if session is not None else {"sink": sink.name}
-        log.warning(what, **chosen, **subject.for_logs, status=error.status.name, error=str(error))
+        log.warning(what, extra={**chosen, **subject.for_logs, "status": error.status.name, "error": str(error)})
         raise
 
 

@@ -1,22 +1,22 @@
 """The life of a connector's session, from Hello to its end: the same for sources and for sinks."""
 
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc.aio
-import structlog
 from google.protobuf.message import DecodeError
-from structlog.contextvars import bound_contextvars
 
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.base.errors import MalformedMessage, NoMessage
 from headrace.gateway.core.connections import ConnectorCounts, Reported, Role
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.calls import begin_call, end_call, first_of, first_to_end
+from headrace.logs.context import log_fields
 from headrace.protocol.v1 import connector_pb2, sink_pb2, source_pb2
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 class AnySession(Protocol):
@@ -94,9 +94,9 @@ async def serve_session(
         kind.check(first, identity)
         await begin_call(context)
         session = kind.open(first, context.peer(), identity)
-        with bound_contextvars(**session.for_logs), gateway.open_calls.woken(identity, session.end):
+        with log_fields(**session.for_logs), gateway.open_calls.woken(identity, session.end):
             event = f"{kind.name} opened"
-            log.info(event, connector=first.connector, peer=session.peer)
+            log.info(event, extra={"connector": first.connector, "peer": session.peer})
             serving = tasks(first, session)
             was_admitted = True
             gateway.refusals.admit(part)
@@ -106,7 +106,7 @@ async def serve_session(
         gateway.note_rejected(error, kind.role, part, context.peer(), was_admitted=was_admitted)
         known = session.for_logs if session is not None else {}
         event = f"{kind.name} ended"
-        log.warning(event, **known, peer=context.peer(), status=error.status.name, error=str(error))
+        log.warning(event, extra={**known, "peer": context.peer(), "status": error.status.name, "error": str(error)})
         _close(kind, session)
         session = None
         await end_call(context, error)
@@ -142,4 +142,4 @@ def _close(kind: SessionKind[R, H, S], session: S | None) -> None:
     if session is not None:
         kind.close(session)
         event = f"{kind.name} closed"
-        log.info(event, **session.for_logs)
+        log.info(event, extra=session.for_logs)

@@ -1,10 +1,10 @@
 """SinkService: one task of a session reads the sink's messages, another writes to it."""
 
+import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import grpc.aio
-import structlog
 
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway
@@ -23,7 +23,7 @@ from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
 Context = grpc.aio.ServicerContext[pb.SinkServiceAttachRequest, Response]
 Requests = AsyncIterator[pb.SinkServiceAttachRequest]
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 class SinkService(SinkServiceServicer):
@@ -75,14 +75,14 @@ class SinkService(SinkServiceServicer):
                 case "prepared":
                     transaction = session.named(request.prepared.transaction)
                     if not session.prepared(transaction):
-                        log.info("ignored a vote for an aborted transaction", **session.for_logs, **transaction.for_logs)
+                        log.info("ignored a vote for an aborted transaction", extra={**session.for_logs, **transaction.for_logs})
                     else:
-                        log.debug("transaction voted for", **session.for_logs, **transaction.for_logs)
+                        log.debug("transaction voted for", extra={**session.for_logs, **transaction.for_logs})
                         sink.note_success(session)
                 case "committed":
                     transaction = session.named(request.committed.transaction)
                     if session.committed(transaction):
-                        log.debug("transaction visible", **session.for_logs, **transaction.for_logs)
+                        log.debug("transaction visible", extra={**session.for_logs, **transaction.for_logs})
                         sink.note_committed(transaction)
                         note_visible(self._gateway, transaction)
                         sink.note_success(session)
@@ -143,10 +143,10 @@ def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
     if failed.WhichOneof("what") == "part_id":
         # The part may have been dropped in the meantime.
         opened = session.open.get(failed.part_id)
-        log.warning("a sink failed", **session.for_logs, **(opened.for_logs if opened else {}), error=reason)
+        log.warning("a sink failed", extra={**session.for_logs, **(opened.for_logs if opened else {}), "error": reason})
         session.part_failed(failed.part_id, reason)
         return
     transaction = session.named(failed.transaction)
-    log.warning("a sink failed", **session.for_logs, **transaction.for_logs, error=reason)
+    log.warning("a sink failed", extra={**session.for_logs, **transaction.for_logs, "error": reason})
     if not session.transaction_failed(transaction, reason):
         sink.note_failed(transaction, f"instance {session.instance}: {reason}")

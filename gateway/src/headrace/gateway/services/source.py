@@ -1,11 +1,11 @@
 """SourceService: one task of a session reads the connector's messages, another writes to it."""
 
+import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from operator import attrgetter
 from typing import Any
 
 import grpc.aio
-import structlog
 
 from headrace.contract import clock
 from headrace.contract.limits import PROTOCOL_VERSION
@@ -34,7 +34,7 @@ from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
 
 Context = grpc.aio.ServicerContext[pb.IngestRequest, pb.IngestResponse]
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 class SourceService(SourceServiceServicer):

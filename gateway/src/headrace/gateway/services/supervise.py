@@ -1,9 +1,9 @@
 """The call of a deployment's supervisor: one task reads its messages, another writes what is requested of it."""
 
+import logging
 from collections.abc import AsyncIterator
 
 import grpc.aio
-import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
@@ -24,7 +24,7 @@ from headrace.protocol.v1 import admin_pb2 as pb
 
 Context = grpc.aio.ServicerContext[pb.SuperviseRequest, pb.SuperviseResponse]
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterator[pb.SuperviseRequest], context: Context) -> None:
@@ -53,7 +53,7 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
         raise
     finally:
         leave(gateway, deployment, is_lost=is_lost)
-        log.info("deployment left", deployment=deployment.name, run=deployment.run)
+        log.info("deployment left", extra={"deployment": deployment.name, "run": deployment.run})
 
 
 async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterator[pb.SuperviseRequest]) -> None:

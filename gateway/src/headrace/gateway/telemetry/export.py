@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-import structlog
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult, MetricsData
 
@@ -25,7 +24,7 @@ REPEAT_S = 60.0
 """How often the log repeats that an export has failed, in seconds."""
 _EXPORTER_LOG = "opentelemetry.exporter.otlp.proto.grpc.exporter"
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -46,10 +45,10 @@ async def exporting_metrics(gateway: Gateway, observer: Observer, endpoint: str,
             export = _Export(gateway, observer, endpoint, of_streams=of_streams)
         except Exception as error:
             # The exporter reads the standard variables itself, and files that they name.
-            _log.error("metrics are not exported", endpoint=endpoint, error=f"{type(error).__name__}: {error}")
+            _log.error("metrics are not exported", extra={"endpoint": endpoint, "error": f"{type(error).__name__}: {error}"})
             yield
             return
-        _log.info("gateway exports metrics", endpoint=endpoint, interval_s=export_interval_s())
+        _log.info("gateway exports metrics", extra={"endpoint": endpoint, "interval_s": export_interval_s()})
         running = asyncio.create_task(export.run(export_interval_s()))
         try:
             yield

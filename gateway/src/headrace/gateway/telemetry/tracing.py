@@ -1,12 +1,11 @@
 """Creates the spans of messages on their way through the gateway, and exports them by OTLP, if an endpoint is configured."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-
-import structlog
 
 from headrace.contract import clock
 from headrace.gateway.core import VERSION, Gateway
@@ -21,7 +20,7 @@ LAST_EXPORT_S = 2.0
 MAX_UNSETTLED = 4096
 """How many frames are remembered until they are acknowledged, with the contexts of their messages."""
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -36,10 +35,10 @@ async def exporting_spans(gateway: Gateway, endpoint: str) -> AsyncIterator[None
         spans = Spans(endpoint, "headrace-gateway", VERSION)
     except Exception as error:
         # The exporter reads the standard variables itself, and files that they name.
-        _log.error("spans are not exported", endpoint=endpoint, error=f"{type(error).__name__}: {error}")
+        _log.error("spans are not exported", extra={"endpoint": endpoint, "error": f"{type(error).__name__}: {error}"})
         yield
         return
-    _log.info("gateway exports spans", endpoint=endpoint)
+    _log.info("gateway exports spans", extra={"endpoint": endpoint})
     gateway.tracing = GatewayTracing(spans)
     try:
         yield

@@ -1,8 +1,7 @@
 """Applies the positions that pipelines report from their checkpoints."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
-
-import structlog
 
 from headrace.contract import clock
 from headrace.contract.position import Position
@@ -16,7 +15,7 @@ from headrace.gateway.core.pipelines import Pipeline, Run
 from headrace.gateway.core.state import EventKind, Gateway
 from headrace.gateway.core.streams import Stream, begin_with_first, reconcile
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 def identify(
@@ -124,7 +123,7 @@ def attach(
             gateway.streams[name].go_on_after(committed[name])
     end_again(gateway, pipeline)
     who = {"pipeline": pipeline.name, "run": str(pipeline.run)}
-    log.info("pipeline attached", **who, streams=pipeline.patterns, positions=len(committed))
+    log.info("pipeline attached", extra={**who, "streams": pipeline.patterns, "positions": len(committed)})
     for stream in list(gateway.streams.values()):
         if pipeline in stream.readers:
             stream.loss = None

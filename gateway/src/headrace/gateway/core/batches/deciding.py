@@ -1,9 +1,8 @@
 """Records the commit logs of pipelines, and sends sinks the decisions that follow from them."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-
-import structlog
 
 from headrace.contract import clock
 from headrace.gateway.core.base.bounds import MAX_PIPELINES, check_room
@@ -13,7 +12,7 @@ from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.sinks import CommitLog, Decision, Holdings, Segment, Sink, SinkSession, Transaction, VotedBatch
 from headrace.gateway.core.state import Gateway
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,12 @@ def record_commits(
     if known is None or known.run_id != commit_log.run_id:
         log.info(
             "run reports commits",
-            pipeline=commit_log.pipeline,
-            run=commit_log.run_id,
-            number=commit_log.run_number,
-            batch=commit_log.committed,
+            extra={
+                "pipeline": commit_log.pipeline,
+                "run": commit_log.run_id,
+                "number": commit_log.run_number,
+                "batch": commit_log.committed,
+            },
         )
         gateway.commits_reported.notify()
     if known is None or (known.run_id, known.stopped) != (commit_log.run_id, commit_log.stopped):

@@ -1,11 +1,10 @@
 """Delivers rows from pipelines to sinks, and collects votes."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
-
-import structlog
 
 from headrace.gateway.core.base.errors import ModeMismatch, OlderCheckpoint, SinkAbsent, SinkFailed, Superseded
 from headrace.gateway.core.batches.deciding import await_proof, decide, send_decisions
@@ -15,7 +14,7 @@ from headrace.gateway.core.sinks import Part, Sink, SinkSession, Transaction
 from headrace.gateway.core.state import Gateway
 from headrace.protocol.v1 import sink_pb2
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
@@ -34,7 +33,9 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
         raise ModeMismatch(text, sink=sink.name, mode=next(modes), actual=next(modes))
     older = sink.sessions.get(session.instance)
     if older is not None:
-        log.info("session taken over", sink=sink.name, instance=session.instance, older=older.id, newer=session.id)
+        log.info(
+            "session taken over", extra={"sink": sink.name, "instance": session.instance, "older": older.id, "newer": session.id}
+        )
         text = f"a newer session of instance {session.instance!r}, from {session.peer}, has taken over"
         older.end(Superseded(text, instance=session.instance, session=session.id))
         older.close()

@@ -6,9 +6,8 @@ acknowledgements: the query may resume from its checkpoint at any time, so its s
 released only by `forget`, or after the time that the configuration sets.
 """
 
+import logging
 from collections.abc import Iterable
-
-import structlog
 
 from headrace.contract import clock
 from headrace.gateway.core.intake import grant_where_awaited
@@ -19,12 +18,12 @@ from headrace.gateway.core.streams import Stream, reconcile
 NEVER_RAN_AFTER_S = 600.0
 """How many seconds after its last call a query that never had a batch is forgotten: there is nothing to resume from."""
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 def resume(gateway: Gateway, pipeline: Pipeline) -> None:
     """Resumes a query that calls after its lease has expired. Its sources resend what it needs."""
-    log.info("pipeline is back", pipeline=pipeline.name, run=str(pipeline.run))
+    log.info("pipeline is back", extra={"pipeline": pipeline.name, "run": str(pipeline.run)})
     pipeline.attached, pipeline.away_since, pipeline.driver, pipeline.planner = True, None, None, None
     gateway.event_log.add(EventKind.ATTACHED, f"pipeline {pipeline.name}", f"{pipeline.run} is back")
     for stream in _streams(gateway, pipeline):
@@ -61,7 +60,7 @@ def end_leases(gateway: Gateway) -> None:
     for pipeline in gateway.pipelines.values():
         # A call in progress counts as activity: it ends when its client's connection does.
         if pipeline.attached and not pipeline.calls and pipeline.called_at < called_before:
-            log.warning("pipeline away: its lease has ended; its acknowledgements stay held", pipeline=pipeline.name)
+            log.warning("pipeline away: its lease has ended; its acknowledgements stay held", extra={"pipeline": pipeline.name})
             text = f"the lease of {pipeline.run} has ended"
             gateway.event_log.add(EventKind.DETACHED, f"pipeline {pipeline.name}", text)
             pipeline.attached, pipeline.away_since = False, now

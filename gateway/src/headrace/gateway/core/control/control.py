@@ -1,11 +1,10 @@
 """Changes that operators request. Each is logged with who requested it, whether it is made or refused."""
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.names import nearest
@@ -20,7 +19,7 @@ MAX_DRAIN_MS = 24 * 3_600_000
 MAX_NAMED = 20
 """How many names an error lists at most."""
 
-log = structlog.get_logger("headrace.gateway.control")
+log = logging.getLogger("headrace.gateway.control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +208,9 @@ def audited(caller: Caller, action: str, part: str, **more: object) -> Iterator[
     try:
         yield
     except ProtocolError as error:
-        log.warning("change refused", **facts, error=str(error))
+        log.warning("change refused", extra={**facts, "error": str(error)})
         raise
-    log.info("change made", **facts)
+    log.info("change made", extra=facts)
 
 
 def checked(name: str) -> str:

@@ -1,9 +1,8 @@
 """Registers the supervisors of deployments, and takes their answers to what was requested of them."""
 
+import logging
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
-
-import structlog
 
 from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
@@ -47,7 +46,7 @@ _MAX_ERROR = 500
 _MAX_FAILURE = 300
 """Of a connector: a status has all of them."""
 
-log = structlog.get_logger("headrace.gateway.control")
+log = logging.getLogger("headrace.gateway.control")
 
 
 def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Identity) -> Deployment:
@@ -86,7 +85,7 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
     deployment = known[name] = Deployment(name, hello.run, peer, identity, connectors, processes)
     look_for_connected(gateway, deployment, sessions_of(gateway))
     gateway.event_log.add(EventKind.ATTACHED, f"deployment {name}", f"run {hello.run} from {peer}")
-    log.info("deployment registered", deployment=name, run=hello.run, by=identity.name, peer=peer)
+    log.info("deployment registered", extra={"deployment": name, "run": hello.run, "by": identity.name, "peer": peer})
     return deployment
 
 
@@ -214,7 +213,7 @@ def leave(gateway: Gateway, deployment: Deployment, *, is_lost: bool = False) ->
         }[order.action]
         _fail(order, SupervisorAway(f"deployment {deployment.name} has left before it answered{not_known}"))
         event, part = f"{order.action} not answered", _part_of(order)
-        log.warning(event, part=part, deployment=deployment.name, by=order.by)
+        log.warning(event, extra={"part": part, "deployment": deployment.name, "by": order.by})
     deployment.orders.clear()
 
 
@@ -239,7 +238,7 @@ def take_outcome(gateway: Gateway, deployment: Deployment, outcome: pb.OrderOutc
     if kind != "failure":
         event = f"{order.action} ended"
         pid = {"restarted": outcome.restarted.pid, "replayed": outcome.replayed.pid}.get(kind)
-        log.info(event, **facts, **({} if pid is None else {"pid": pid}))
+        log.info(event, extra={**facts, **({} if pid is None else {"pid": pid})})
         if kind == "restarted":
             text = f"process {pid} of deployment {deployment.name}, by {order.by}"
             gateway.event_log.add(EventKind.RESTARTED, facts["part"], text)
@@ -248,7 +247,7 @@ def take_outcome(gateway: Gateway, deployment: Deployment, outcome: pb.OrderOutc
         return
     text = line_of(outcome.failure.error, _MAX_ERROR)
     event = f"{order.action} failed"
-    log.warning(event, **facts, error=text)
+    log.warning(event, extra={**facts, "error": text})
     error = _FAILURES.get(outcome.failure.kind, OrderFailed)
     _fail(order, error(text or f"the {order.action} of {order.connector} has failed"))
 

@@ -1,8 +1,7 @@
 """Handles the messages of source connectors on streams that are open."""
 
+import logging
 from typing import cast
-
-import structlog
 
 from headrace.contract import clock
 from headrace.contract.position import Position
@@ -32,7 +31,7 @@ from headrace.gateway.core.streams import (
 )
 from headrace.protocol.v1 import frame_pb2, source_pb2
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, serialized: memoryview, size: int) -> None:
@@ -148,7 +147,7 @@ def lose_position(session: Session, loss: source_pb2.PositionLost) -> None:
     earliest = loss.earliest_sequence if loss.HasField("earliest_sequence") else None
     stream.loss = Loss(stream.received, earliest, loss.reason[:500])
     stream.leave()
-    log.warning("position lost", stream=stream.name, error=stream.loss.describe(stream.name))
+    log.warning("position lost", extra={"stream": stream.name, "error": stream.loss.describe(stream.name)})
     session.reject(loss.stream_id, source_pb2.REJECT_REASON_REOPEN, "open the stream again to learn where to resume")
     stream.tell_readers()
 

@@ -1,6 +1,6 @@
 """Opens the streams of source connectors, and lets a newer session take over from an older one."""
 
-import structlog
+import logging
 
 from headrace.contract.position import Position
 from headrace.gateway.core.base.errors import MalformedMessage, Superseded, TooManyStreams
@@ -11,7 +11,7 @@ from headrace.protocol.v1 import source_pb2
 
 OWNED_RETRY_MS = 1000
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStream) -> None:
@@ -87,7 +87,7 @@ def _hand_over(stream: Stream, owner: Attachment) -> bool:
 
 
 def _take_over(gateway: Gateway, older: Session, newer: Session) -> None:
-    log.info("session taken over", instance=newer.instance, older=older.id, newer=newer.id)
+    log.info("session taken over", extra={"instance": newer.instance, "older": older.id, "newer": newer.id})
     text = f"a newer session of instance {newer.instance!r}, from {newer.peer}, has taken over"
     older.end(Superseded(text, instance=newer.instance, session=newer.id))
     for attachment in older.attachments.values():

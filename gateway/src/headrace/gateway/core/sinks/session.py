@@ -1,13 +1,12 @@
 """A sink connector's session: the parts in transit to it, and the messages queued for it."""
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
-
-import structlog
 
 from headrace.contract import clock
 from headrace.gateway.core.base.envelopes import part_frame
@@ -27,7 +26,7 @@ MESSAGE_BYTES = 512
 MAX_REMEMBERED = 1024
 """How many answered parts, and how many transactions aborted before their answer arrived, a session remembers."""
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 Response = pb.SinkServiceAttachResponse | bytes
 """A message to the sink. One with a frame is already serialized, built around the frame's bytes."""
@@ -430,7 +429,7 @@ class SinkSession:
         """Tells the sink to drop a transaction."""
         self.outcomes["aborted"] += 1
         withdrawn = transaction in self.votes or transaction in self._told_to_commit
-        log.info("transaction aborted", **self.for_logs, **transaction.for_logs)
+        log.info("transaction aborted", extra={**self.for_logs, **transaction.for_logs})
         self.holdings.drop(transaction)
         self._end_open_parts(transaction, "the transaction was aborted")
         self.transaction_failed(transaction, "it was aborted")

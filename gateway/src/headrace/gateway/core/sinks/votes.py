@@ -1,10 +1,9 @@
 """The transactions that sink instances have voted for. An instance must still hold its own when it reconnects."""
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TypeVar
-
-import structlog
 
 from headrace.gateway.core.base.bounds import MAX_VOTES, check_room
 from headrace.gateway.core.base.errors import SinkLost
@@ -12,7 +11,7 @@ from headrace.gateway.core.sinks.commit_log import CommitLog
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.transaction import Transaction
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 _T = TypeVar("_T")
 
@@ -99,7 +98,7 @@ class Votes:
             return False
         self._losses[voter] = batch
         shows = session.visible.get(voter.pipeline)
-        log.error("a sink has lost what it voted for", **asdict(voter), batch=batch, shows=shows)
+        log.error("a sink has lost what it voted for", extra={**asdict(voter), "batch": batch, "shows": shows})
         return True
 
     def check_kept(self, pipeline: str) -> None:
@@ -118,7 +117,7 @@ class Votes:
         """Accepts the losses of a pipeline, which then continues without the lost batches."""
         for voter, batch in self._of(self._losses, pipeline):
             del self._losses[voter], self._logged[voter]
-            log.warning("a query continues without what a sink has lost", **asdict(voter), batch=batch)
+            log.warning("a query continues without what a sink has lost", extra={**asdict(voter), "batch": batch})
 
     def forget(self, pipeline: str) -> None:
         """Forgets a pipeline; its next run reports the votes in its checkpoint again."""

@@ -1,8 +1,7 @@
 """What the gateway remembers, as lists of the protocol: dead letters, events and micro-batches."""
 
+import logging
 from collections.abc import Iterator
-
-import structlog
 
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_DEAD_LETTERS, MAX_NAME_BYTES
 from headrace.gateway.core.base.errors import MalformedMessage, NotPermitted, ProtocolError
@@ -15,7 +14,7 @@ from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2 import ListDeadLettersResponse, SinkDeadLetters
 
-log = structlog.get_logger("headrace.gateway.control")
+log = logging.getLogger("headrace.gateway.control")
 
 
 async def list_dead_letters(
@@ -39,9 +38,9 @@ async def list_dead_letters(
     try:
         names = _names(gateway, identity, sink, limit)
     except ProtocolError as error:
-        log.warning("dead letters refused", **facts, error=str(error))
+        log.warning("dead letters refused", extra={**facts, "error": str(error)})
         raise
-    log.info("dead letters shown", **facts)
+    log.info("dead letters shown", extra=facts)
     most = limit or MAX_DEAD_LETTERS
     kept = gateway.dead_letters
     response = ListDeadLettersResponse(keeps_letters=gateway.peek.enabled)

@@ -6,10 +6,9 @@ has seen what it may see in a second, is counted.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-
-import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES, MAX_PEEK
 from headrace.contract.position import Position
@@ -32,7 +31,7 @@ from headrace.protocol.v1.frame_pb2 import Frame
 WINDOW_S = 1.0
 """The time for which the limits of a listener hold, in seconds; at least as often, it learns how much it was not shown."""
 
-log = structlog.get_logger("headrace.gateway.control")
+log = logging.getLogger("headrace.gateway.control")
 
 
 @dataclass(slots=True)
@@ -65,9 +64,9 @@ def begin_peek(gateway: Gateway, caller: Caller, identity: Identity, name: str, 
     try:
         stream = _checked(gateway, identity, name, limit)
     except ProtocolError as error:
-        log.warning("peek refused", **facts, error=str(error))
+        log.warning("peek refused", extra={**facts, "error": str(error)})
         raise
-    log.info("peek begun", **facts)
+    log.info("peek begun", extra=facts)
     return stream
 
 

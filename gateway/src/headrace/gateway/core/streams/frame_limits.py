@@ -15,10 +15,12 @@ def check_frame(frame: frame_pb2.Frame, size: int, limits: Limits, stream: str) 
         SequenceOutOfRange: a sequence is larger than 2^63 - 1.
     """
     try:
-        _check_bytes(size, limits, "frame of {} bytes", "; send smaller frames")
+        if size > limits.max_frame_bytes:
+            raise _bytes_error(size, limits, f"frame of {size} bytes", "; send smaller frames")
         if frame.count < 1:
             raise MalformedMessage("frame with count 0: a frame holds at least 1 message")
-        _check_messages(frame.count, limits, "frame of {} messages", "; send smaller frames")
+        if frame.count > limits.max_frame_messages:
+            raise _messages_error(frame.count, limits, f"frame of {frame.count} messages", "; send smaller frames")
         return check_columns(frame)
     except ProtocolError as error:
         sequence = frame.first_sequence
@@ -31,7 +33,10 @@ def check_several(sizes: list[int], limits: Limits) -> None:
     Raises:
         FrameTooLarge: all of them are larger than one may be.
     """
-    _check_bytes(sum(sizes), limits, f"{len(sizes)} frames of {{}} bytes in one message", "; send fewer in each message")
+    size = sum(sizes)
+    if size > limits.max_frame_bytes:
+        what = f"{len(sizes)} frames of {size} bytes in one message"
+        raise _bytes_error(size, limits, what, "; send fewer in each message")
 
 
 def check_credit_request(request: source_pb2.CreditRequest, limits: Limits, window: int) -> None:
@@ -45,23 +50,21 @@ def check_credit_request(request: source_pb2.CreditRequest, limits: Limits, wind
     Raises:
         FrameTooLarge: such a frame would exceed a limit.
     """
-    _check_bytes(request.bytes, limits, "CreditRequest for a frame of {} bytes")
-    _check_messages(request.messages, limits, "CreditRequest for a frame of {} messages")
+    if request.bytes > limits.max_frame_bytes:
+        raise _bytes_error(request.bytes, limits, f"CreditRequest for a frame of {request.bytes} bytes")
+    if request.messages > limits.max_frame_messages:
+        raise _messages_error(request.messages, limits, f"CreditRequest for a frame of {request.messages} messages")
     if request.messages > window:
         text = f"a session never has more than {window} outstanding (session_messages); send smaller frames"
         text = f"CreditRequest for a frame of {request.messages} messages: {text}"
         raise FrameTooLarge(text, limit="session_messages", maximum=window, actual=request.messages)
 
 
-def _check_bytes(size: int, limits: Limits, what: str, advice: str = "") -> None:
+def _bytes_error(size: int, limits: Limits, what: str, advice: str = "") -> FrameTooLarge:
     most = limits.max_frame_bytes
-    if size > most:
-        text = f"{what.format(size)}: max_frame_bytes is {most}{advice}"
-        raise FrameTooLarge(text, limit="max_frame_bytes", maximum=most, actual=size)
+    return FrameTooLarge(f"{what}: max_frame_bytes is {most}{advice}", limit="max_frame_bytes", maximum=most, actual=size)
 
 
-def _check_messages(count: int, limits: Limits, what: str, advice: str = "") -> None:
-    most = limits.max_frame_messages
-    if count > most:
-        text = f"{what.format(count)}: max_frame_messages is {most}{advice}"
-        raise FrameTooLarge(text, limit="max_frame_messages", maximum=most, actual=count)
+def _messages_error(count: int, limits: Limits, what: str, advice: str = "") -> FrameTooLarge:
+    text, most = f"{what}: max_frame_messages is {limits.max_frame_messages}{advice}", limits.max_frame_messages
+    return FrameTooLarge(text, limit="max_frame_messages", maximum=most, actual=count)

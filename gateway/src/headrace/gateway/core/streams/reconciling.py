@@ -3,9 +3,8 @@
 Messages are acknowledged to their source once every query that reads the stream has committed them.
 """
 
+import logging
 from collections.abc import Iterator
-
-import structlog
 
 from headrace.contract import clock
 from headrace.contract.backoff import uniform
@@ -19,7 +18,7 @@ from headrace.protocol.v1 import source_pb2
 _EPOCH_STEP = 2**32
 """The longest step beyond known epochs: of 10,000 steps from the same epoch, two are equal with a probability of 1 %."""
 
-log = structlog.get_logger("headrace.gateway")
+log = logging.getLogger("headrace.gateway")
 
 
 def reconcile(stream: Stream) -> None:
@@ -105,7 +104,7 @@ def _skip(stream: Stream) -> None:
     stream.losses += 1
     if loss.earliest is not None:
         stream.horizon = max(_floor(stream), Position(0, loss.earliest - 1))
-    log.warning("lost messages skipped", stream=stream.name, after=str(loss.resume), earliest=loss.earliest)
+    log.warning("lost messages skipped", extra={"stream": stream.name, "after": str(loss.resume), "earliest": loss.earliest})
 
 
 def _floor(stream: Stream) -> Position:
