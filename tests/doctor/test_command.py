@@ -54,6 +54,13 @@ def test_the_json_document_is_stable(examined: list[Site]) -> None:
     assert found == json.loads(expected("doctor.json", json.dumps(found, indent=2)))
 
 
+def test_the_help_lists_the_fields_of_the_document(examined: list[Site]) -> None:
+    told = CliRunner().invoke(cli, ["doctor", "--help"]).output.partition("each check has")[2]
+    names = [line.split()[0] for line in told.partition("Options:")[0].splitlines() if line.startswith("    ")]
+    document = json.loads(CliRunner().invoke(cli, ["doctor", "--json"]).stdout)["result"]
+    assert {tuple(one) for one in document["checks"]} == {tuple(names)}
+
+
 def test_options_say_what_to_examine(examined: list[Site]) -> None:
     doctor()
     doctor("--spark", "--gateway", "far:1", "--token", "t", "-c", "a.toml", "-c", "b.toml:x")

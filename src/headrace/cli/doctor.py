@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import Connection, ProgramCommand, connection_options, console, json_option, print_result, print_text
+from headrace.terminal import (
+    DEFAULT_GATEWAY,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    console,
+    json_option,
+    print_result,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from headrace.doctor import Check, Finding
@@ -33,9 +42,9 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
     """Check this machine, and suggest fixes.
 
     Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, brokers and plugins; of a
-    deployment also its connectors, ports, files, tokens, certificates, descriptors, disks and proxies. Changes nothing. The
-    gateway must be running only if you name it, with --gateway, HEADRACE_GATEWAY or a context. If it runs, health lists what its
-    /readyz names.
+    deployment also its connectors, ports, files, tokens, certificates, descriptors, disks and proxies, and whether its supervisor
+    can call its gateway with --token-file and --tls-ca, as given here. Changes nothing. The gateway must be running only if you
+    name it, with --gateway, HEADRACE_GATEWAY or a context. If it runs, health lists what its /readyz names.
 
     Exit codes: 0 no check failed (warnings do not count), 1 the gateway, its health, a broker or Spark failed, 2 a configuration
     file is invalid, 3 something is missing on this machine.
@@ -51,15 +60,16 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
     With --json, result is {"checks": [...]}, and each check has
       check      its name; health is listed once for each degraded part
       level      ok, skipped, warning or failed
-      found      what is there, or what is wrong
+      finding    what is there, or what is wrong
       fix        what to do; null if there is nothing to do
     """
     # gRPC's own log lines would garble the table.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from headrace.doctor import Site, examine
 
-    named = connection.context is not None or ctx.get_parameter_source("gateway") not in (ParameterSource.DEFAULT, None)
-    findings = examine(Site(connection, named, spark, files))
+    typed = ctx.get_parameter_source("gateway") not in (ParameterSource.DEFAULT, None)
+    supervisor = None if typed else _of_supervisor(ctx, connection)
+    findings = examine(Site(connection, typed or connection.context is not None, spark, files, supervisor))
     code = exit_code([finding for _, finding in findings])
     if as_json:
         summary = summary_of(findings)
@@ -68,6 +78,18 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
         console().print(table(findings))
         print_text(summary_of(findings))
     ctx.exit(code)
+
+
+def _of_supervisor(ctx: click.Context, connection: Connection) -> Connection:
+    """The connection without what a context in use adds, since no supervisor uses contexts."""
+    if connection.context is None:
+        return connection
+    mine = {
+        name: getattr(connection, name)
+        for name in ("token", "token_file", "tls", "tls_ca", "tls_cert", "tls_key")
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    return Connection(DEFAULT_GATEWAY, **{"token": None if "token_file" in mine else os.environ.get("HEADRACE_TOKEN"), **mine})
 
 
 def exit_code(findings: "Sequence[Finding]") -> int:

@@ -23,6 +23,7 @@ from headrace.doctor.finding import Check, Finding, Level, Site
 from headrace.doctor.gateway import check_gateway, check_health, check_port
 from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
 from headrace.doctor.spark import check_session, check_spark
+from headrace.doctor.supervisor import check_supervisor
 from headrace.doctor.versions import check_versions
 
 __all__ = ["CHECKS", "Check", "Finding", "Level", "Site", "examine"]
@@ -49,6 +50,7 @@ CHECKS = (
     Check("tokens", of_deployments(check_tokens)),
     Check("secrets", of_deployments(check_secrets)),
     Check("certificates", of_deployments(check_certificates)),
+    Check("supervisor", check_supervisor),
     Check("descriptors", of_deployments(check_descriptors)),
     Check("space", of_deployments(check_space)),
     Check("proxies", of_deployments(check_proxies)),

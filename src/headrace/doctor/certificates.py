@@ -14,6 +14,7 @@ from headrace.doctor.finding import Finding, failed, ok, warning
 
 if TYPE_CHECKING:
     from headrace.connectors.configuration import GatewayTable
+    from headrace.terminal import Connection
 
 SOON_S = 14 * 86_400
 """How long before its end a certificate is a problem, in seconds."""
@@ -58,6 +59,20 @@ def _files(table: "GatewayTable") -> ClientFiles | None:
     if not table.tls and table.tls_ca is None and table.tls_cert is None:
         return None
     return ClientFiles(table.tls_ca, table.tls_cert, table.tls_key)
+
+
+def refusal_of(site: DeploymentSite, caller: "Connection") -> str | None:
+    """Returns why a caller and the gateway of a deployment would not accept each other; None if they would."""
+    tls = site.config.tls
+    if tls is None:
+        return "it would use TLS, and the gateway has none" if caller.encrypted else None
+    server = ServerFiles(tls.cert, tls.key, tls.client_ca)
+    if any(server.problems()):
+        return None  # The check of certificates names them.
+    client = ClientFiles(caller.tls_ca, caller.tls_cert, caller.tls_key) if caller.encrypted else None
+    if client is not None and (problems := [text for _, text in client.problems()]):
+        return "; ".join(problems)
+    return _refusal(server, client, site)
 
 
 def _refusal(server: ServerFiles, client: ClientFiles | None, site: DeploymentSite) -> str | None:

@@ -44,12 +44,14 @@ class Site:
         gateway_named: Whether the user named a gateway, so that it must be reachable.
         start_spark: Whether to start Spark.
         connectors: Configuration files of connectors and deployments to check, as `FILE` or `FILE:NAME`.
+        supervisor: How the supervisors of these deployments call their gateways; None if the user named a gateway.
     """
 
     connection: Connection
     gateway_named: bool = False
     start_spark: bool = False
     connectors: tuple[str, ...] = ()
+    supervisor: Connection | None = None
 
 
 @dataclass(frozen=True, slots=True)
