@@ -90,6 +90,38 @@ def test_what_cannot_be_installed_is_refused_with_what_to_do(
     assert reason in refused.output
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter a folder that is closed to all")
+def test_a_user_who_may_not_enter_the_folder_of_a_file_is_refused_before_anything_is_written(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the environment's Python is in the home of root: systemd itself would say 203/EXEC."""
+    python = tmp_path / "home/python"
+    python.parent.mkdir(mode=0o700)
+    python.symlink_to(Path(sys.executable).resolve())
+    monkeypatch.setattr(Path, "resolve", lambda self: python if str(self) == sys.executable else self)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/headrace"])
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o711)
+    tmp_path.chmod(0o711)
+    refused = run(config, "--user", "nobody", "--folder", tmp_path, "--writable", tmp_path / "new")
+    assert (refused.exit_code, f"nobody may not enter {python.parent}, and so would not find {python}" in refused.output) == (
+        2,
+        True,
+    ), refused.output
+    assert not (tmp_path / "headrace.service").exists()
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_home_of_the_interpreter_is_visible(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for python, shown in (("/home/ann/.local/bin/python3.13", "read-only"), ("/usr/bin/python3.13", "true")):
+        monkeypatch.setattr(Path, "resolve", lambda self, python=python: Path(python) if str(self) == sys.executable else self)
+        monkeypatch.setattr(sys, "argv", ["/opt/headrace/bin/headrace"])
+        monkeypatch.setattr("shutil.which", lambda name: name)
+        done = run(config, "--stdout")
+        assert f"ProtectHome={shown}\n" in done.output, done.output
+
+
 def test_an_invalid_deployment_is_refused_as_headrace_run_refuses_it(config: Path, tmp_path: Path) -> None:
     config.write_text('[connectors.out]\nconnector = "no-such"\n')
     refused = run(config, "--user", USER, "--folder", tmp_path)

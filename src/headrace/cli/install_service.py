@@ -5,6 +5,7 @@ import os
 import pwd
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,8 @@ def install_service(
     for option, value in (("name", name), ("user", user), ("group", group)):
         if value is not None and not _NAME.fullmatch(value):
             raise Failure(f"--{option} {value}: it may contain letters, digits and ._- only", EXIT_INVALID)
+    # That of an environment is a link, which may lead into the home of the user who made it.
+    interpreter = Path(sys.executable).resolve()
     try:
         written = written_by(load_deployment(config))
         unit = Unit(
@@ -98,6 +101,7 @@ def install_service(
             group=group or _group_of(user, to_stdout),
             env_file=environment_file.absolute() if environment_file else None,
             writable=[path.absolute() for path in (*written, *writable)],
+            reads=[interpreter],
         )
         text = unit.text()
     except (ConfigurationError, UnitError) as error:
@@ -105,6 +109,8 @@ def install_service(
     if to_stdout:
         print_line(text.rstrip("\n"))
         return
+    for path in (unit.program, interpreter, unit.config):
+        _check_reachable(path, user)
     _verify(name, text)
     for opened in unit.opened():
         _create(opened, user, unit.group)
@@ -131,6 +137,22 @@ def _group_of(user: str, may_be_absent: bool) -> str:
         advice = f"useradd --system --user-group --home-dir /var/lib/{user} {user}"
         what = f"there is no user {user}: create it, such as by {advice}, or name another with --user"
         raise Failure(what, EXIT_ENVIRONMENT) from None
+
+
+def _check_reachable(path: Path, user: str) -> None:
+    """Checks that a user may enter the folders of a path.
+
+    Raises:
+        Failure: The user may not enter one of them.
+    """
+    account = pwd.getpwnam(user)
+    groups = os.getgrouplist(user, account.pw_gid)
+    for folder in reversed(path.parents):
+        found = folder.stat()
+        bit = stat.S_IXUSR if found.st_uid == account.pw_uid else stat.S_IXGRP if found.st_gid in groups else stat.S_IXOTH
+        if account.pw_uid != 0 and not found.st_mode & bit:
+            what = f"{user} may not enter {folder}, and so would not find {path}"
+            raise Failure(f"{what}: install into /opt and configure in /etc, or allow it to enter", EXIT_INVALID)
 
 
 def _verify(name: str, text: str) -> None:

@@ -34,6 +34,7 @@ class Unit:
         group: The user's group.
         env_file: A file of variables for the environment; None without one.
         writable: Folders that its processes write to, beside those below `/var/lib` and `/var/log`.
+        reads: Files outside of the system's folders that its processes need, such as the interpreter of Python.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Unit:
     group: str
     env_file: Path | None = None
     writable: Sequence[Path] = ()
+    reads: Sequence[Path] = ()
 
     def opened(self) -> list[Path]:
         """Returns the folders that systemd opens for writing, and does not create: they must exist when the service starts."""
@@ -61,7 +63,7 @@ class Unit:
         # A reload right after the start finds no handler of SIGHUP yet, which would end the supervisor.
         start = " ".join(map(_argument, ("/usr/bin/nohup", *run)))
         writable = self.opened()
-        seen = [self.program, self.config, *writable, *([self.env_file] if self.env_file else [])]
+        seen = [self.program, self.config, *writable, *([self.env_file] if self.env_file else []), *self.reads]
         for path in seen:
             if any(path.is_relative_to(folder) for folder in _PRIVATE):
                 raise UnitError(f"{path}: a service has a /tmp of its own; move it to another folder")
