@@ -216,3 +216,13 @@ def test_the_memory_of_a_session_is_that_of_its_processes() -> None:
     assert memory_of_sessions({own})[own] > 1 << 20
     assert memory_of_sessions({2**22 + 1}) == {2**22 + 1: 0}
     assert memory_of_sessions(set()) == {}
+
+
+@pytest.mark.parametrize("command", [["ps"], ["ps", "--log", "orders"], ["restart", "orders"]])
+def test_a_folder_without_a_deployment_is_told_with_what_to_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 2
+    assert "there is no deploy.toml: name the deployment with --deployment, or its gateway with --gateway" in result.stderr

@@ -35,16 +35,19 @@ def is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-def asks_gateway() -> bool:
+def asks_gateway(deployment: Path) -> bool:
     """Whether the command asks a gateway, and not the supervisor of a deployment on this machine.
 
     Raises:
-        Failure: It asks a supervisor, and has options that are for a gateway.
+        Failure: It asks a supervisor, and has options that are for a gateway, or there is no deployment.
     """
     if is_given("gateway") or is_given("context"):
         return True
     if given := [setting.option for setting in _OF_A_CALL if is_given(setting.name)]:
         text = f"{', '.join(given)}: only with --gateway or --context; without them, the deployment on this machine is asked"
+        raise Failure(text, EXIT_INVALID)
+    if not deployment.exists():
+        text = f"there is no {deployment}: name the deployment with --deployment, or its gateway with --gateway or --context"
         raise Failure(text, EXIT_INVALID)
     return False
 

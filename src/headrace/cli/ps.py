@@ -57,7 +57,7 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
     from headrace.configuration import ConfigurationError
     from headrace.deploy import DeploymentError
 
-    by_gateway, only = asks_gateway(), name_at_gateway(deployment)
+    by_gateway, only = asks_gateway(deployment), name_at_gateway(deployment)
     try:
         if process is not None:
             found = _log_by_gateway(connection, only, process, lines) if by_gateway else _log_here(deployment, process, lines)

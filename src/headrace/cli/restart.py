@@ -55,7 +55,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     from headrace.deploy import DeploymentError, ask_restart, run_folder
 
     try:
-        if asks_gateway():
+        if asks_gateway(deployment):
             done = _ask_gateway(connection, name, name_at_gateway(deployment), timeout)
         else:
             done = ask_restart(run_folder(deployment), name, timeout)

@@ -114,7 +114,8 @@ def replace_processes(gateway: Gateway, deployment: Deployment, processes: pb.Su
         known = (deployment.processes or {}).get(name)
         if known is not None and process.state.restarts > known.state.restarts:
             reason = f": {process.state.reason}" if process.state.reason else ""
-            text = f"by its supervisor, {process.state.restarts} times by now{reason}"
+            often = "once" if process.state.restarts == 1 else f"{process.state.restarts} times"
+            text = f"by its supervisor, {often} by now{reason}"
             gateway.event_log.add(EventKind.RESTARTED, f"process {name} of {deployment.name}", text)
     deployment.processes = replaced
     look_for_connected(gateway, deployment, sessions_of(gateway))
