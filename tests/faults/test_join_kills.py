@@ -1,0 +1,142 @@
+"""Joins on real Spark, in micro-batches and in real time: SIGKILL of every process, twice, and then what a plain loop says."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.faults.processes import Process
+from tests.faults.rig import Rig
+from tests.faults.sources import Dated, Numbers, number_key, number_sequence, number_value
+
+pytestmark = pytest.mark.timeout(900)
+PARTITIONS = ("0", "1")
+OFFERED = (200, 400, 600)
+"""The last message of each partition, before each kill and after the last one."""
+APPLICATION = """
+from headrace.pipelines import Pipeline
+
+
+def changed_at(message):
+    return (message.sequence // 2 + 7) * 1_000_000
+
+
+def row_of(payload):
+    return int(payload) if int(payload) % 5 else None
+
+
+def name_of(message):
+    return "none" if message is None else f"{message.stream} {message.sequence}"
+
+
+app = Pipeline("meetings")
+orders = app.source("dated/*", name="orders")
+table = app.table("numbers/*", decode=row_of, event_time=changed_at, name="table")
+changes = app.source("numbers/*", name="changes").event_time(changed_at)
+rows = orders.join(table, on=lambda order: order.key, how="left", retention="1 minute", name="rows")
+pairs = orders.key_by(name="by-order").join_within(
+    changes.key_by(name="by-change"), before="20 s", after="0 s", how="full", name="pairs"
+)
+texts = rows.map(lambda pair: f"row {name_of(pair[0])} {pair[1]}", name="row-text").merge(
+    pairs.map(lambda pair: f"pair {name_of(pair[0])} {name_of(pair[1])}", name="pair-text")
+)
+texts.sink("out")
+"""
+
+
+class World:
+    """A gateway, two sources, a sink and a driver, each of which can be killed."""
+
+    def __init__(self, folder: Path, *mode: str) -> None:
+        self.rig = Rig(folder)
+        self.output, self.program, self.checkpoint = folder / "output", folder / "meetings.py", folder / "checkpoint"
+        self.program.write_text(APPLICATION)
+        self._sources = [Numbers(self.rig.source_folder("numbers")), Dated(self.rig.source_folder("dated"))]
+        command = ["-m", "headrace.cli", "run", str(self.program), "--checkpoint", str(self.checkpoint), "--finish"]
+        command += ["--gateway", self.rig.gateway.address, "--master", "local[2]", "--parallelism", "3", *mode]
+        driver = Process("driver", command, folder)
+        self.rig.processes.append(driver)
+        self._connectors = [self.rig.connector(source.name) for source in self._sources]
+        self.processes = [self.rig.gateway, *self._connectors, self.rig.file_sink("out", self.output), driver]
+
+    def start(self) -> None:
+        for process in self.processes:
+            process.start()
+
+    def kill(self) -> None:
+        for process in reversed(self.processes):
+            process.kill()
+
+    def offer(self, last: int, *, ends: bool) -> None:
+        for connector in self._connectors:
+            # It ends with its last stream.
+            connector.expected = not ends
+        for source in self._sources:
+            for partition in PARTITIONS:
+                source.offer(partition, last)
+                if ends:
+                    source.end(partition)
+
+    def lines(self) -> Counter[str]:
+        return Counter(line for path in self.output.glob("*.lines") for line in path.read_text().splitlines())
+
+
+@pytest.fixture(params=["micro-batches", "real-time"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    modes = {
+        "micro-batches": ["--option", "maxMessagesPerTrigger=100"],
+        "real-time": ["--real-time", "--trigger-interval", "300ms", "--real-time-workers", "2"],
+    }
+    world = World(tmp_path, *modes[request.param])
+    try:
+        yield world
+    finally:
+        world.rig.dispose()
+
+
+def expected(last: int) -> Counter[str]:
+    """The results, by a loop over all messages."""
+    found, both, met = list[str](), range(1, last + 1), set[int]()
+    for n in both:
+        changes = [m for m in both if number_key(m) == number_key(n) and m + 7 <= n]
+        row = number_value(changes[-1]) if changes else 0
+        near = [m for m in changes if m + 7 >= n - 20]
+        met |= {*near}
+        for partition in PARTITIONS:
+            order = f"dated/{partition} {number_sequence(n)}"
+            found.append(f"row {order} {row if row % 5 else None}")
+            partners = [f"numbers/{other} {number_sequence(m)}" for m in near for other in PARTITIONS]
+            found += [f"pair {order} {partner}" for partner in partners or ["none"]]
+    alone = [m for m in both if m not in met]
+    return Counter(found) + Counter(f"pair none numbers/{other} {number_sequence(m)}" for m in alone for other in PARTITIONS)
+
+
+def keys_of_states(world: World) -> dict[str, int]:
+    """The number of keys of each step, which `headrace state show` prints."""
+    command = [sys.executable, "-m", "headrace.cli", "state", "show", world.program, "--checkpoint", world.checkpoint, "--json"]
+    said = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert said.returncode == 0, said.stderr
+    return {step["step"]: step["keys"] for step in json.loads(said.stdout)["result"]["steps"]}
+
+
+def test_every_pair_and_every_row_is_there_once_though_every_process_is_killed_and_the_states_can_be_shown(world: World) -> None:
+    world.start()
+    for number, last in enumerate(OFFERED):
+        before = world.lines().total()
+        world.offer(last, ends=last == OFFERED[-1])
+        if last < OFFERED[-1]:
+            world.rig.wait_until(f"results {number} are visible", lambda least=before: world.lines().total() > least)  # type: ignore[misc]
+            assert world.lines() <= expected(OFFERED[-1])
+            world.kill()
+            world.start()
+    wanted = expected(OFFERED[-1])
+    world.rig.wait_until("all results are visible", lambda: world.lines() >= wanted)
+    assert world.lines() == wanted
+    last_changes = {number_key(m): number_value(m) for m in range(1, OFFERED[-1] + 1)}
+    world.rig.wait_until(
+        "the states of the end are committed",
+        lambda: keys_of_states(world) == {"rows": sum(1 for value in last_changes.values() if value % 5), "pairs": 0},
+    )
