@@ -4,7 +4,7 @@ import copy
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,7 @@ class Stages:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     done: Report = field(default_factory=Report)
     now: int | None = None
+    clock: int | None = None
     headers: defaultdict[str, list[tuple[bytes, list[tuple[str, bytes]]]]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
@@ -123,7 +124,7 @@ class Stages:
         self._run(self._told(Ends(forgotten=streams)))
 
     def _told(self, ends: Ends) -> list[BlockRow]:
-        return [row for batch in stream_end_rows(self._plan, ends) for row in rows_of(batch)]
+        return [row for batch in stream_end_rows(self._plan, replace(ends, clock=self.clock)) for row in rows_of(batch)]
 
     def kept_times(self, level: int = 1) -> list[dict[str, Any]]:
         """What each bucket keeps of event time."""

@@ -560,6 +560,41 @@ def test_a_batch_of_an_earlier_run_waits_for_sinks_before_its_tasks(gateway: Fak
         make(gateway, gatewayTimeout="10ms").plan_reads(start, end)
 
 
+def test_while_streams_are_quiet_a_batch_without_messages_counts_the_time_that_has_passed(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway, application="app", tick="0")
+    start = planner.latest_offset(planner.initial_offset(), ALL)
+    end = planner.latest_offset(start, ALL)
+    assert gateway.plans[-1].awaits_streams
+    assert end["streams"] == start["streams"]
+    assert end["clock"] > start["clock"]
+    assert planner.plan_reads(start, end) == []
+    assert planner.ends(start, end).clock == end["clock"]
+    assert make(gateway, application="app", tick="0").ends(start, end).clock == end["clock"], "also for who reads it again"
+    later = planner.latest_offset(end, ALL)
+    assert later["clock"] > end["clock"]
+    assert make(gateway, application="app", tick="0").latest_offset(later, ALL)["clock"] == later["clock"], (
+        "a start counts nothing"
+    )
+
+
+def test_while_a_stream_has_no_connector_there_is_no_batch_without_messages(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.streams_away = ["orders/1"]
+    planner = make(gateway, application="app", tick="0", streamTimeout="1ms")
+    start = planner.latest_offset(planner.initial_offset(), ALL)
+    for _ in range(3):
+        assert planner.latest_offset(start, ALL) == start
+
+
+def test_a_bounded_run_has_no_batch_without_messages(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway, application="app", tick="0")
+    planner.prepare_available_now()
+    start = planner.latest_offset(planner.initial_offset(), ALL)
+    assert planner.latest_offset(start, ALL) == start
+
+
 def test_the_present_is_in_the_checkpoint(gateway: FakeGateway) -> None:
     gateway.append("orders/0", messages(1, 5))
     before = time.time_ns() // 1000

@@ -1,10 +1,10 @@
-"""Joins on real Spark, in micro-batches and in real time: SIGKILL of every process, twice, and then what a plain loop says."""
+"""Joins on real Spark, in micro-batches and in real time: SIGKILL of every process, and then what a plain loop says."""
 
 import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.faults.sources import Dated, Numbers, number_key, number_sequence, nu
 
 pytestmark = pytest.mark.timeout(900)
 PARTITIONS = ("0", "1")
+LAST = 30
 OFFERED = (200, 400, 600)
 """The last message of each partition, before each kill and after the last one."""
 APPLICATION = """
@@ -32,7 +33,7 @@ def name_of(message):
     return "none" if message is None else f"{message.stream} {message.sequence}"
 
 
-app = Pipeline("meetings")
+app = Pipeline("meetings", idle_flush=IDLE_FLUSH)
 orders = app.source("dated/*", name="orders")
 table = app.table("numbers/*", decode=row_of, event_time=changed_at, name="table")
 changes = app.source("numbers/*", name="changes").event_time(changed_at)
@@ -45,15 +46,19 @@ texts = rows.map(lambda pair: f"row {name_of(pair[0])} {pair[1]}", name="row-tex
 )
 texts.sink("out")
 """
+MODES = {
+    "micro-batches": ["--option", "maxMessagesPerTrigger=100"],
+    "real-time": ["--real-time", "--trigger-interval", "300ms", "--real-time-workers", "2"],
+}
 
 
 class World:
     """A gateway, two sources, a sink and a driver, each of which can be killed."""
 
-    def __init__(self, folder: Path, *mode: str) -> None:
+    def __init__(self, folder: Path, idle_flush: str | None, mode: list[str]) -> None:
         self.rig = Rig(folder)
         self.output, self.program, self.checkpoint = folder / "output", folder / "meetings.py", folder / "checkpoint"
-        self.program.write_text(APPLICATION)
+        self.program.write_text(APPLICATION.replace("IDLE_FLUSH", repr(idle_flush)))
         self._sources = [Numbers(self.rig.source_folder("numbers")), Dated(self.rig.source_folder("dated"))]
         command = ["-m", "headrace.cli", "run", str(self.program), "--checkpoint", str(self.checkpoint), "--finish"]
         command += ["--gateway", self.rig.gateway.address, "--master", "local[2]", "--parallelism", "3", *mode]
@@ -84,16 +89,16 @@ class World:
         return Counter(line for path in self.output.glob("*.lines") for line in path.read_text().splitlines())
 
 
-@pytest.fixture(params=["micro-batches", "real-time"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    modes = {
-        "micro-batches": ["--option", "maxMessagesPerTrigger=100"],
-        "real-time": ["--real-time", "--trigger-interval", "300ms", "--real-time-workers", "2"],
-    }
-    world = World(tmp_path, *modes[request.param])
-    try:
-        yield world
-    finally:
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Callable[[str | None, str], World]]:
+    worlds = list[World]()
+
+    def make(idle_flush: str | None, mode: str) -> World:
+        worlds.append(World(tmp_path, idle_flush, MODES[mode]))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
         world.rig.dispose()
 
 
@@ -122,7 +127,11 @@ def keys_of_states(world: World) -> dict[str, int]:
     return {step["step"]: step["keys"] for step in json.loads(said.stdout)["result"]["steps"]}
 
 
-def test_every_pair_and_every_row_is_there_once_though_every_process_is_killed_and_the_states_can_be_shown(world: World) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_every_pair_and_every_row_is_there_once_though_every_process_is_killed_and_the_states_can_be_shown(
+    made: Callable[[str | None, str], World], mode: str
+) -> None:
+    world = made(None, mode)
     world.start()
     for number, last in enumerate(OFFERED):
         before = world.lines().total()
@@ -140,3 +149,18 @@ def test_every_pair_and_every_row_is_there_once_though_every_process_is_killed_a
         "the states of the end are committed",
         lambda: keys_of_states(world) == {"rows": sum(1 for value in last_changes.values() if value % 5), "pairs": 0},
     )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_last_results_come_out_once_while_all_streams_are_quiet_also_after_a_kill(
+    made: Callable[[str | None, str], World], mode: str
+) -> None:
+    world = made("2 seconds", mode)
+    world.start()
+    world.offer(LAST, ends=False)
+    rows = Counter({line: count for line, count in expected(LAST).items() if line.startswith("row ")})
+    world.rig.wait_until("the last rows are visible", lambda: world.lines() >= rows)
+    world.kill()
+    world.start()
+    world.rig.wait_until("the last pairs are visible", lambda: world.lines() >= expected(LAST))
+    assert world.lines() == expected(LAST)

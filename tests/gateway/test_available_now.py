@@ -55,10 +55,27 @@ async def test_a_run_has_not_everything_before_a_stream_of_each_of_its_patterns_
     assert await answer(pipeline, {"trades/0": 4}) == ([], True)
 
 
-async def test_a_run_that_goes_on_for_ever_waits_for_no_stream(engine: MakeEngine) -> None:
-    pipeline = engine()
-    await pipeline.attach()
+async def test_a_run_that_goes_on_for_ever_learns_which_streams_no_connector_has(
+    address: str, connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach({"orders/1": 7})
+    assert not (await pipeline.plan(wait_ms=0)).streams_away
+    assert await answer(pipeline) == (["orders/*", "orders/1"], False)
+    await source.hello()
+    await source.open("orders/0", 1)
+    await source.open("orders/1", 2)
+    for _ in range(2):
+        await source.expect("stream_opened")
     assert await answer(pipeline) == ([], False)
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=1, end_of_stream=True))
+    await source.send(frame=numbered(2, 8, 1))
+    await pipeline.plan_until("orders/1", 8, awaits_streams=True)
+    await source.close()
+    await until_gone(address, "test-0")
+    assert await answer(pipeline) == (["orders/*", "orders/1"], False)
+    await pipeline.admin.Pause(admin_pb2.PauseRequest(kind=admin_pb2.PART_KIND_PIPELINE, name=pipeline.who.name))
+    assert await answer(pipeline) == (["orders/*"], False)
 
 
 @pytest.mark.parametrize("kind", [REPLAYABLE, REDELIVERING])

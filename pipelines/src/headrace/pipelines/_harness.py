@@ -99,6 +99,7 @@ class Trial:
         self._last: defaultdict[str, int] = defaultdict(int)
         self._event_time = EventTime(self.pipeline.graph)
         self._began_at: int | None = None
+        self._clock = NO_TIME
         self._past = Past()
         self._note_names()
 
@@ -274,7 +275,7 @@ class Trial:
         )
         arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
         event_time.end_streams(graph.reached_by(ended))
-        event_time.end()
+        event_time.end(self._running() if graph.idle_flush is not None else None)
         firing = event_time.watermark if end is None else end
         shuffled: list[tuple[int, Elements]] = []
         for level in range(1, graph.shuffles + 1):
@@ -314,6 +315,11 @@ class Trial:
         now = self.now()
         self._began_at = now if self._began_at is None else self._began_at
         return now - self._began_at
+
+    def _running(self) -> int:
+        """The clock, which never goes back."""
+        self._clock = max(self._clock, self.now())
+        return self._clock
 
     def _of_bucket(self, elements: Elements, bucket: int) -> Elements:
         """Returns the elements of a bucket, as after a shuffle, where raw messages are decoded again."""

@@ -42,14 +42,23 @@ class Pipeline:
         dead_letters: The sink for the messages of such values under `OnError.DEAD_LETTER`.
         max_keys: The largest number of keys with a state, of each step in each bucket. A value of a further key is
             treated as one for which the step's function raised. By default, there is no limit.
+        idle_flush: How far behind the clock event time advances while all streams that reach a step are quiet, so that windows,
+            joins and timers produce their last results: a timedelta, or text such as "5 minutes". By default, they wait for the
+            next messages.
 
     Raises:
-        GraphError: A name has other characters than ASCII letters, digits and `._-`, `on_error` is not an `OnError`, or
-            `max_keys` is not a positive whole number.
+        GraphError: A name has other characters than ASCII letters, digits and `._-`, `on_error` is not an `OnError`,
+            `max_keys` is not a positive whole number, or `idle_flush` no positive duration.
     """
 
     def __init__(
-        self, name: str, *, on_error: OnError = OnError.FAIL, dead_letters: str | None = None, max_keys: int | None = None
+        self,
+        name: str,
+        *,
+        on_error: OnError = OnError.FAIL,
+        dead_letters: str | None = None,
+        max_keys: int | None = None,
+        idle_flush: timedelta | str | None = None,
     ) -> None:
         check.name("a pipeline", "name", name)
         where = f"pipeline {name}"
@@ -58,7 +67,8 @@ class Pipeline:
             check.name(where, "dead_letters", dead_letters)
         if max_keys is not None and check.whole(where, "max_keys", max_keys) < 1:
             raise GraphError(f"{where}: max_keys must be at least 1, and is {max_keys}")
-        self._builder = GraphBuilder(name, on_error, dead_letters, max_keys)
+        flush = None if idle_flush is None else span(idle_flush, f"{where}: idle_flush")
+        self._builder = GraphBuilder(name, on_error, dead_letters, max_keys, flush)
         self._folder = module_folder(sys._getframe(1).f_globals)
 
     @property

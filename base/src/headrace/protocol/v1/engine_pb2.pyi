@@ -241,9 +241,9 @@ class PlanRequest(_message.Message):
     that has ended is treated as one that has nothing new.
     """
     awaits_streams: _builtins.bool
-    """True if the caller, a run with available_now, itself waits for unavailable streams, as PlanResponse.streams_away reports
-    them. Otherwise such a run is exhausted after 10 s without any stream, and does not wait for a stream that has had no
-    connector for a minute.
+    """True if the caller needs to know which streams are unavailable, as PlanResponse.streams_away reports them. A run with
+    available_now itself waits for them; otherwise it is exhausted after 10 s without any stream, and does not wait for a stream
+    that has had no connector for a minute.
     """
     number: _builtins.int
     """The number of this call among all calls of Plan that the run has sent, to any gateway: the first one has 1, and a call that is
@@ -355,7 +355,8 @@ class PlanResponse(_message.Message):
         """Only if the request has `awaits_streams`: the pipeline's patterns of which no stream is available or has been read by
         the run, and the streams that it has yet to read and that no connector has. The run is not `exhausted` before this list
         is empty. A stream that has ended counts as available without a connector; one that matches a pattern with a `*` does so
-        10 s after the run has attached. At most 100.
+        10 s after the run has attached. Without available_now, the patterns of which no stream is available, and all streams that
+        no connector has; all patterns while the pipeline is paused. At most 100.
         """
 
     @_builtins.property

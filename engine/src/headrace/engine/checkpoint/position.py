@@ -42,7 +42,8 @@ class Offset:
     `planned_at` is when the batch that ends here was planned, in microseconds since 1970, if the application needs the present
     time: a batch that is repeated finds the same value. `awaited` are the streams that were opened and have no position yet:
     event time waits for them. `began_at` is when the first batch was planned, in microseconds since 1970, if the application
-    needs the present time. `history` is how many slices of its history the application has read.
+    needs the present time. `clock` is for how long the application had run, in microseconds, if it needs that for quiet streams.
+    `history` is how many slices of its history the application has read.
     """
 
     pipeline: str
@@ -56,6 +57,7 @@ class Offset:
     awaited: frozenset[str] = frozenset()
     began_at: int | None = None
     history: int = 0
+    clock: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Offset | None":
@@ -93,6 +95,7 @@ class Offset:
                 awaited,
                 document.get("beganAt"),
                 int(document.get("history", 0)),
+                document.get("clock"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
@@ -115,6 +118,8 @@ class Offset:
             document["plannedAt"] = self.planned_at
         if self.began_at is not None:
             document["beganAt"] = self.began_at
+        if self.clock is not None:
+            document["clock"] = self.clock
         if self.history:
             document["history"] = self.history
         if self.awaited:

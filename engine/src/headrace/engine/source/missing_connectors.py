@@ -19,8 +19,12 @@ class MissingConnectors:
         advice = "Start its connector, check the options stream and gateway, or set onStreamAway to accept to end without it"
         self._streams = Retry(options.stream_timeout_s, MAX_PAUSE_S, "every stream", advice, "streamTimeout", fields=fields)
 
-    def note(self, response: pb.PlanResponse) -> None:
+    def note(self, response: pb.PlanResponse, *, awaits_streams: bool) -> None:
         """Pauses if the gateway has planned nothing because sinks or streams have no connector.
+
+        Args:
+            response: The plan.
+            awaits_streams: Whether to wait for streams, too.
 
         Raises:
             SinkAway: Sinks had no connector until the timeout.
@@ -30,7 +34,7 @@ class MissingConnectors:
             self._sinks.wait(sinks_away(response.sinks_away))
         else:
             self._sinks.reset()
-        if not response.streams_away:
+        if not awaits_streams or not response.streams_away:
             self._streams.reset()
         elif not response.ranges and not response.sinks_away:
             named = ", ".join(response.streams_away)

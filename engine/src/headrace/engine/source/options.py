@@ -54,6 +54,8 @@ class Options(GatewayOptions):
     """Whether an application's event time ends when all streams have ended; None for only with availableNow."""
     asks_for_present: bool = False
     """Whether the application needs to know when a batch was planned."""
+    tick_s: float | None = None
+    """After how much time quiet streams of an application need a batch without messages, in seconds; None for never."""
     interval_s: float = 0.0
     """The time between the starts of two micro-batches of the application, in seconds; 0 if one follows the other."""
     real_time: str | None = None
@@ -148,6 +150,7 @@ _INTERNAL: Mapping[str, Option] = {
     "history": Option("history"),
     "historyAlone": Option("history_alone", boolean),
     "interval": Option("interval_s", float),
+    "tick": Option("tick_s", float),
     "realTime": Option("real_time"),
     "resumeAt": Option("resume_at"),
 }

@@ -19,6 +19,7 @@ from headrace.engine.source.missing_connectors import MAX_PAUSE_S, MissingConnec
 from headrace.engine.source.options import Options
 from headrace.engine.source.parallelism import Parallelism
 from headrace.engine.source.ranges import Ends, Range, split
+from headrace.engine.source.running_clock import RunningClock
 from headrace.engine.wire.connection import Connection, to_error
 from headrace.engine.wire.lease import LeaseRenewal
 from headrace.engine.wire.retry import Retry
@@ -69,6 +70,7 @@ class Planner:
         self._parallelism = Parallelism(options.read_tasks, options.interval_s)
         self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=self._fields)
         self._missing_connectors = MissingConnectors(options, self._fields)
+        self._clock = RunningClock(options.tick_s, options.interval_s)
         self._lease = LeaseRenewal(connection, lambda: self.pipeline_run.to_proto(options))
 
     def initial_offset(self) -> dict[str, Any]:
@@ -112,9 +114,15 @@ class Planner:
         self._last_start, self._last_end, self._last_call, self._sizes = start, start, 0, {}
         while True:
             response = self._plan(offset, limit)
+            self._clock.look(is_complete=response is not None and not (response.sinks_away or response.streams_away))
             if response is not None:
-                self._missing_connectors.note(response)
-            if response is not None and (response.ranges or self._finishes(offset, response) or self._forgets(offset, response)):
+                self._missing_connectors.note(response, awaits_streams=self._available_now)
+            if response is not None and (
+                response.ranges
+                or self._finishes(offset, response)
+                or self._forgets(offset, response)
+                or self._ticks(offset, response)
+            ):
                 break
             # A bounded run must not report "nothing new" before the gateway has planned everything.
             if not self._available_now or (response is not None and response.exhausted):
@@ -138,6 +146,8 @@ class Planner:
             # The application did not ask for the present time when the checkpoint began.
             began_at = offset.began_at if offset.began_at is not None else 0 if offset.streams else now
             present = {"planned_at": now, "began_at": began_at}
+        if self._clock.is_needed:
+            present["clock"] = (offset.clock or 0) + self._clock.take()
         changes |= {"run_number": run.number, "run_id": run.run_id, "checkpoint": run.checkpoint, **present}
         return replace(offset, **changes)
 
@@ -152,6 +162,11 @@ class Planner:
         wanted = self._available_now if self._options.finish is None else self._options.finish
         news = any(r.messages for r in response.ranges) or not offset.finished
         return self._keeps_ends and wanted and response.all_ended and news and bool(response.ranges or offset.streams)
+
+    def _ticks(self, offset: Offset, response: pb.PlanResponse) -> bool:
+        """Whether a batch without messages is due, by which event time of quiet streams advances."""
+        is_complete = not (response.sinks_away or response.streams_away)
+        return self._clock.is_due and is_complete and bool(offset.streams) and not self._available_now
 
     def _forgets(self, offset: Offset, response: pb.PlanResponse) -> set[str]:
         """The streams that the next offset omits."""
@@ -236,7 +251,7 @@ class Planner:
             committed=to_stream_positions(news),
             ended=ended(news),
             forgotten=to_stream_positions(left_out(offset.streams, self._committed)),
-            awaits_streams=self._available_now and not self._options.accept_away,
+            awaits_streams=not self._options.accept_away if self._available_now else self._clock.is_needed,
             tell_ends=self._keeps_ends,
             awaited=sorted(offset.awaited),
             max_messages=max_messages,
@@ -319,7 +334,7 @@ class Planner:
         names += tuple(sorted(begin.awaited - after))
         opened = tuple(sorted(after - before))
         elapsed = 0 if finish.planned_at is None or finish.began_at is None else max(0, finish.planned_at - finish.began_at)
-        return Ends(names, finish.finish != begin.finish, forgotten, opened, elapsed)
+        return Ends(names, finish.finish != begin.finish, forgotten, opened, elapsed, finish.clock)
 
     def planned_at(self, end: dict[str, Any]) -> int | None:
         """When a batch was planned, in microseconds since 1970; the same if it is read again. None if no step needs it."""

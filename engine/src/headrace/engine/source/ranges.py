@@ -17,6 +17,7 @@ class Ends:
         forgotten: The streams that ended earlier, and that the checkpoint omits from this batch on.
         opened: The streams that the checkpoint has from this batch on.
         elapsed: The time from when the first batch was planned to when this one was, in microseconds; 0 if no step needs it.
+        clock: For how long the application has run, in microseconds; None if nothing needs it.
     """
 
     streams: tuple[str, ...] = ()
@@ -24,10 +25,11 @@ class Ends:
     forgotten: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
     elapsed: int = 0
+    clock: int | None = None
 
     def __bool__(self) -> bool:
         """Whether any stream is opened, ends or is forgotten, or time has passed that a step needs."""
-        return bool(self.streams or self.forgotten or self.opened or self.elapsed) or self.all
+        return bool(self.streams or self.forgotten or self.opened or self.elapsed) or self.all or self.clock is not None
 
 
 NO_ENDS = Ends()

@@ -34,6 +34,7 @@ from headrace.gateway.core.batches import (
     plan,
     read,
     streams_away,
+    without_connector,
 )
 from headrace.gateway.core.connections import Role
 from headrace.gateway.core.intake import begin_to_forget, held_by, leave_out, to_forget
@@ -114,7 +115,8 @@ class EngineService(EngineServiceServicer):
             if held_by(self._gateway, pipeline) is not None:
                 pipeline.plan({})
                 if not await pipeline.news.wait(max(0.0, deadline - loop.time())):
-                    return pb.PlanResponse()
+                    unseen = pipeline.patterns if request.awaits_streams and not pipeline.available_now else ()
+                    return pb.PlanResponse(streams_away=unseen)
                 _check_current(pipeline, request.pipeline)
                 continue
             ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
@@ -126,8 +128,8 @@ class EngineService(EngineServiceServicer):
                 ranges, forgotten, over = [], [], False
                 pipeline.plan({})
             done = pipeline.available_now and not away and exhausted(pipeline, self._gateway.streams.values())
-            awaits = request.awaits_streams and pipeline.available_now
-            absent = streams_away(pipeline, self._gateway.streams.values()) if awaits else []
+            missing = streams_away if pipeline.available_now else without_connector
+            absent = missing(pipeline, self._gateway.streams.values()) if request.awaits_streams else []
             done = done and not absent
             if done and request.tell_ends and not over:
                 done = has_waited_for_ends(pipeline)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.execution.marks import EVERY_STREAM, Marks, raise_to
 from headrace.pipelines.execution.progress import Place, Progress
 from headrace.pipelines.graph.graph import Graph
@@ -13,9 +14,11 @@ _ENDED = "ended"
 _TIMES = (_MAXIMA, _HEARD, _ENDED)
 """The names of times by `key_by` and stream. Where several `key_by`s meet, what was heard is stored for each of them."""
 _REACHED = "reached"
+_QUIET = "quiet"
 _BEGUN = "begun"
 _BEHIND = "behind"
-"""The names of the watermarks, the sources that no longer await streams, and the steps with states after each `key_by`."""
+"""The names of the watermarks, the clock when streams were last heard of with the largest mark then, the sources that no longer
+await streams, and the steps with states after each `key_by`."""
 
 
 def kept_times(
@@ -25,9 +28,12 @@ def kept_times(
     names = {key_by: graph.steps[key_by].name for key_by in marks}
     heard: dict[str, dict[str, int]] = {}
     reached: dict[str, int] = {}
+    quiet: dict[str, tuple[int, int]] = {}
     for each in progress:
         meeting = [graph.steps[root].name for root in each.roots]
         reached[_joined(meeting)] = each.reached
+        if each.quiet.since is not None:
+            quiet[_joined(meeting)] = each.quiet.since, each.quiet.furthest
         for (key_by, stream), time in each.heard.items():
             heard.setdefault(_heard_at(meeting, graph.steps[key_by].name), {})[stream] = time
     ended = {names[key_by]: there.ended for key_by, there in marks.items() if there.ended}
@@ -35,6 +41,7 @@ def kept_times(
         _MAXIMA: {names[key_by]: there.maxima for key_by, there in marks.items()},
         _BEHIND: {names[key_by]: sorted(graph.behind(key_by)) for key_by in marks},
         _REACHED: reached,
+        **({_QUIET: quiet} if quiet else {}),
         **({_HEARD: heard} if heard else {}),
         **({_ENDED: ended} if ended else {}),
         **({_BEGUN: sorted(started)} if started else {}),
@@ -50,7 +57,8 @@ def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
             for key_by, streams in part.get(name, {}).items():
                 raise_to(found.setdefault(name, {}).setdefault(key_by, {}), streams)
     begun = {*one.get(_BEGUN, ()), *other.get(_BEGUN, ())}
-    return {**found, **({_BEGUN: sorted(begun)} if begun else {})}
+    quiet = {**one.get(_QUIET, {}), **other.get(_QUIET, {})}
+    return {**found, **({_QUIET: quiet} if quiet else {}), **({_BEGUN: sorted(begun)} if begun else {})}
 
 
 class TakenOver:
@@ -84,6 +92,11 @@ class TakenOver:
         """The watermark where some `key_by`s meet; None if it is not known."""
         reached: int | None = self._content.get(_REACHED, {}).get(_joined(self._meeting(roots)))
         return reached
+
+    def quiet(self, roots: frozenset[int]) -> tuple[int | None, int]:
+        """The clock when streams were last heard of where some `key_by`s meet, and the largest mark then; None if not known."""
+        since, furthest = self._content.get(_QUIET, {}).get(_joined(self._meeting(roots)), (None, NO_TIME))
+        return since, furthest
 
     def _meeting(self, roots: frozenset[int]) -> list[str]:
         return [name for root in roots for name in self._names.get(root, ())]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.execution.marks import Marks
+from headrace.pipelines.execution.quiet import Quiet
 from headrace.pipelines.time.time import END
 
 Place = tuple[int, str]
@@ -34,6 +35,7 @@ class Progress:
             last micro-batch with an element of the stream; END during that micro-batch.
         reached: The highest watermark so far.
         is_held: Whether event time waits for further streams to be opened.
+        quiet: Since when no stream has had an element.
     """
 
     roots: frozenset[int]
@@ -43,6 +45,7 @@ class Progress:
     heard: dict[Place, int] = field(default_factory=dict)
     reached: int = NO_TIME
     is_held: bool = False
+    quiet: Quiet = field(default_factory=Quiet)
     _silent: frozenset[Place] = frozenset()
 
     def begin(self, arriving: Collection[Place], opened: Collection[Place]) -> frozenset[Place]:
@@ -53,6 +56,8 @@ class Progress:
             opened: The streams that are waited for from now on.
         """
         idle = self.idle()
+        if arriving or opened:
+            self.quiet.hear()
         self.heard.update((place, END) for place in (*arriving, *opened) if self.notes(place))
         self._silent = idle.difference(arriving)
         return idle.intersection(arriving)
@@ -62,6 +67,12 @@ class Progress:
         furthest = self.furthest()
         self.heard.update({place: furthest for place, time in self.heard.items() if time == END})
         self.reached = max(self.reached, self.lowest())
+
+    def quiet_mark(self, clock: int) -> int:
+        """The mark that its streams have at least by the clock; NO_TIME if they are not quiet for long enough."""
+        if self.is_held:
+            self.quiet.hear()
+        return self.quiet.mark(clock, self.furthest())
 
     def notes(self, place: Place) -> bool:
         """Whether it matters when a stream was last heard of."""

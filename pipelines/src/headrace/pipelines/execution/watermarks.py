@@ -12,6 +12,7 @@ from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.execution.kept_times import TakenOver, kept_times
 from headrace.pipelines.execution.marks import EVERY_STREAM, Marks
 from headrace.pipelines.execution.progress import Place, Progress, never
+from headrace.pipelines.execution.quiet import Quiet
 from headrace.pipelines.graph.graph import Graph
 from headrace.pipelines.time.time import END
 
@@ -28,7 +29,9 @@ class EventTime(dict[int, Marks]):
         super().__init__()
         self._graph = graph
         idle_after = self._idle_after if graph.has_idle_streams else never
-        self._progress = {roots: Progress(roots, self, idle_after, graph.expires) for roots in graph.meetings}
+        self._progress = {
+            roots: Progress(roots, self, idle_after, graph.expires, quiet=Quiet(graph.idle_flush)) for roots in graph.meetings
+        }
         self._first_streams: set[str] = set()
         self._fresh: set[Place] = set()
         self._reached: dict[int, int] = {}
@@ -94,8 +97,14 @@ class EventTime(dict[int, Marks]):
             self[key_by].forget(stream)
             self._leave(key_by, stream)
 
-    def end(self) -> None:
-        """Ends a micro-batch."""
+    def end(self, clock: int | None = None) -> None:
+        """Ends a micro-batch.
+
+        Args:
+            clock: The time for which the application has run, in microseconds, for streams that are quiet; None if it is unknown.
+        """
+        if clock is not None:
+            self._go_on(clock)
         for progress in self._progress.values():
             progress.end()
 
@@ -133,6 +142,14 @@ class EventTime(dict[int, Marks]):
         """The values that are stored across micro-batches."""
         return kept_times(self._graph, self, self._progress.values(), self._first_streams)
 
+    def _go_on(self, clock: int) -> None:
+        """Moves the marks of quiet streams with the clock."""
+        least = {roots: progress.quiet_mark(clock) for roots, progress in self._progress.items()}
+        for roots, time in least.items():
+            for root in roots & self.keys():
+                for stream in self[root].maxima:
+                    self[root].advance(stream, time)
+
     def _take_over(self, times: TakenOver) -> None:
         self._first_streams = times.begun
         for key_by, (maxima, ended) in times.marks.items():
@@ -142,6 +159,7 @@ class EventTime(dict[int, Marks]):
             furthest, heard = progress.furthest(), times.heard(progress.roots)
             known = ((root, stream) for root in progress.roots if root in self for stream in self[root].maxima)
             progress.heard = {place: heard.get(place, furthest) for place in known if progress.notes(place)}
+            progress.quiet.since, progress.quiet.furthest = times.quiet(progress.roots)
             reached = times.reached(progress.roots)
             progress.reached = progress.lowest() if reached is None else reached
 

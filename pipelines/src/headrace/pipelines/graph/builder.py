@@ -18,13 +18,22 @@ class GraphBuilder:
         on_error: The policy for values for which a function raises, unless the step has its own.
         dead_letters: The sink for the messages of such values, if there is one.
         max_keys: The largest number of keys with a state, of each step in each bucket; None for no limit.
+        idle_flush: How far behind the clock event time advances while streams are quiet, in microseconds; None if it does not.
     """
 
-    def __init__(self, name: str, on_error: OnError, dead_letters: str | None, max_keys: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_error: OnError,
+        dead_letters: str | None,
+        max_keys: int | None = None,
+        idle_flush: int | None = None,
+    ) -> None:
         self.name = name
         self.on_error = on_error
         self._dead_letters = dead_letters
         self._max_keys = max_keys
+        self._idle_flush = idle_flush
         self._steps: list[Step] = []
         self._inputs: list[tuple[int, ...]] = []
         self._names: set[str] = set()
@@ -126,6 +135,6 @@ class GraphBuilder:
             GraphError: The pipeline is invalid; the error has the reason.
             StateError: A new state of a step cannot be stored and read back.
         """
-        graph = Graph(self.name, tuple(self._steps), tuple(self._inputs), self._dead_letters, self._max_keys)
+        graph = Graph(self.name, tuple(self._steps), tuple(self._inputs), self._dead_letters, self._max_keys, self._idle_flush)
         graph.check()
         return graph

@@ -24,6 +24,10 @@ _PASSING = (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders
 """The steps whose results are some of the values that they receive."""
 
 
+SHORTEST_TICK, LONGEST_TICK = 1_000_000, 60_000_000
+"""How often quiet streams have a micro-batch without messages at most and at least, in microseconds."""
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """The steps in topological order: a step's number is higher than the numbers of its inputs.
@@ -34,6 +38,7 @@ class Graph:
         inputs: The numbers of the steps that each step follows.
         dead_letters: The sink for the messages of elements for which a function raises; None if there is none.
         max_keys: The largest number of keys with a state, of each step in each bucket; None for no limit.
+        idle_flush: How far behind the clock event time advances while streams are quiet, in microseconds; None if it does not.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Graph:
     inputs: Sequence[tuple[int, ...]]
     dead_letters: str | None
     max_keys: int | None = None
+    idle_flush: int | None = None
 
     def check(self) -> None:
         """Validates the graph.
@@ -51,6 +57,8 @@ class Graph:
         """
         if not self.sources:
             raise GraphError(f"pipeline {self.name} has no source: begin with pipeline.source('orders/*')")
+        if self.idle_flush is not None and not self.uses_time:
+            raise GraphError(f"pipeline {self.name}: idle_flush has no effect: no step waits for event time; remove it")
         for number, step in enumerate(self.steps):
             if isinstance(step, EventTime) and self.levels[number]:
                 raise GraphError(
@@ -273,6 +281,11 @@ class Graph:
     def asks_for_present(self) -> bool:
         """Whether a step needs to know when a micro-batch was planned."""
         return self.bounds_skew or any(source.await_time is not None for source in self.awaiting.values())
+
+    @property
+    def tick(self) -> int | None:
+        """The time after which quiet streams need a micro-batch without messages, in microseconds; None for never."""
+        return None if self.idle_flush is None else min(max(self.idle_flush // 4, SHORTEST_TICK), LONGEST_TICK)
 
     @cached_property
     def bounds_skew(self) -> bool:

@@ -81,6 +81,10 @@ class RealTimePlanner(Planner):
         """The rows of a micro-batch; None if another run has planned it."""
         return self._rows if self._rows is not None and start != end and self._planned_here(start, end) else None
 
+    def _ticks(self, offset: Offset, response: pb.PlanResponse) -> bool:
+        """As `Planner._ticks`; never where the worker has not stopped."""
+        return self._is_paused and super()._ticks(offset, response)
+
     def _plan(self, offset: Offset, limit: ReadLimit) -> pb.PlanResponse | None:
         response = super()._plan(offset, limit)
         if response is None or response.sinks_away:
@@ -94,7 +98,7 @@ class RealTimePlanner(Planner):
             self._has_begun = True
         reached = self._worker.pause(_followed(offset, response), offset.awaited | set(response.opened))
         if reached is None:
-            return pb.PlanResponse()
+            return pb.PlanResponse(streams_away=response.streams_away)
         self._is_paused = True
         return _ended_where_reached(response, reached)
 
@@ -146,4 +150,5 @@ def _ended_where_reached(response: pb.PlanResponse, reached: dict[str, Reached])
         forgotten=response.forgotten,
         opened=[*response.opened, *(each.stream for each in response.ranges if each.stream not in there)],
         ended_unread=response.ended_unread,
+        streams_away=response.streams_away,
     )

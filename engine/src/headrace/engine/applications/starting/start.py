@@ -224,6 +224,8 @@ def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], fin
         own["finish"] = str(finish).lower()
     if graph.asks_for_present:
         own["asksForPresent"] = "true"
+    if graph.tick is not None:
+        own["tick"] = str(graph.tick / 1_000_000)
     return spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **options}, **own).load()
 
 

@@ -1,6 +1,6 @@
 """Micro-batches: planned, read, delivered to sinks, committed."""
 
-from headrace.gateway.core.batches.available_now import exhausted, has_waited_for_ends, streams_away
+from headrace.gateway.core.batches.available_now import exhausted, has_waited_for_ends, streams_away, without_connector
 from headrace.gateway.core.batches.checkpoints import (
     adopt,
     attach,
@@ -58,4 +58,5 @@ __all__ = [
     "streams_away",
     "vote",
     "wait_until_current",
+    "without_connector",
 ]

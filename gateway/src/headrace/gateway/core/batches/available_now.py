@@ -1,4 +1,4 @@
-"""Decides when a run with Trigger.AvailableNow has read everything that existed when it started."""
+"""Decides when a run with Trigger.AvailableNow has read everything that existed when it started, and which streams are away."""
 
 from collections.abc import Iterable
 
@@ -44,6 +44,15 @@ def streams_away(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
             away.append(pattern)
     unread = [s.name for s in mine if s.attachment is None and s.name in pipeline.targets and not _has_read(pipeline, s)]
     return [*away, *unread][:MAX_AWAY]
+
+
+def without_connector(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
+    """Returns what may have messages that nobody can see: patterns without a stream, and streams without a connector."""
+    mine = [stream for stream in streams if pipeline.asks_for(stream.name)]
+    there = {s.name for s in mine if s.attachment is not None or s.ended} | pipeline.ended
+    unmet = [pattern for pattern in pipeline.patterns if not any(covers(pattern, name) for name in there)]
+    away = ({stream.name for stream in mine} | pipeline.committed.keys()) - there
+    return [*unmet, *sorted(away)][:MAX_AWAY]
 
 
 def _is_here(pipeline: Pipeline, pattern: str, stream: Stream) -> bool:
