@@ -3,7 +3,7 @@
 # waiting, and the others use it.
 #
 #   scripts/test.sh [--seed SEED]         all light tests, and a sample of the heavy ones, which the seed decides
-#   scripts/test.sh --all [--seed SEED]   all tests; a third of those that come in turn, which the seed decides
+#   scripts/test.sh --all [--seed SEED]   all tests; of those that come in turn, the ones that the seed decides
 #   scripts/test.sh --share I/N [...]     no lint, and the I-th of N shares of the heavy tests that the sample leaves out
 #   scripts/test.sh -k gateway            what these arguments of pytest name, all of it, in one session
 set -uo pipefail

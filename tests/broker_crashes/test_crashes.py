@@ -17,7 +17,7 @@ from tests.selection.turns import in_turns
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.mark.parametrize("system", in_turns(["rabbitmq", "nats", "kafka", "postgresql"]))
+@pytest.mark.parametrize("system", in_turns(["rabbitmq", "nats", "kafka", "postgresql"], of=4))
 def test_results_are_as_the_pages_promise(
     system: str, killed: Callable[[str], AbstractContextManager[World]], pytestconfig: pytest.Config
 ) -> None:

@@ -15,7 +15,7 @@ SEED = 7
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(5, 6)
 def test_every_message_is_accounted_for_whatever_restarts_or_is_cut() -> None:
     if missing := [kind.name for kind in BROKERS.values() if not kind.is_installed()]:
         absent(f"{', '.join(missing)} are not installed; run: make brokers")

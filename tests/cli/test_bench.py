@@ -34,7 +34,7 @@ from headrace.laboratory.commands.bench_parts import (
 BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(1, 6)
 def test_a_quick_run_prints_its_figures_as_json() -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "latency", "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
@@ -49,7 +49,7 @@ def test_a_quick_run_prints_its_figures_as_json() -> None:
     assert "latency ..." in done.stderr
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(5, 6)
 def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp_path: Path) -> None:
     plot = tmp_path / "latency.svg"
     command = [*BENCH, "latency", "--only", "stateful", "--quick", "--json", "--plot", str(plot)]
@@ -67,7 +67,7 @@ def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp
     assert ">stateful<" in plot.read_text()
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(6, 6)
 def test_a_quick_run_in_real_time_has_the_time_of_each_hop_and_of_a_burst() -> None:
     command = [*BENCH, "latency", "--only", "real-time", "--only", "real-time-rates", "--only", "real-time-workers"]
     done = subprocess.run([*command, "--quick", "--json"], capture_output=True, text=True, timeout=360, check=False)
@@ -90,7 +90,7 @@ def test_a_quick_run_in_real_time_has_the_time_of_each_hop_and_of_a_burst() -> N
     assert "the SDK cuts its frame (linger)" in done.stderr
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(1, 6)
 @pytest.mark.timeout(600)
 def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
     done = subprocess.run([*BENCH, "operate", "--quick", "--json"], capture_output=True, text=True, timeout=540, check=False)
@@ -125,7 +125,7 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
     assert 900 < figures["series_100_streams"]["value"] < 1_100
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(2, 6)
 def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_is_named() -> None:
     command = [*BENCH, "operate", "--only", "capacity", "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
@@ -148,7 +148,7 @@ def test_what_a_gateway_needs_for_sessions_streams_and_bytes_is_measured_if_it_i
         assert documented[name] / 3 < figures[name] < documented[name] * 3, name
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(5, 6)
 def test_a_profile_has_the_time_of_each_part_for_a_message_and_a_frame(tmp_path: Path) -> None:
     command = [*BENCH, "profile", "--only", "small_frames", "--quick", "--json", "--flame", str(tmp_path / "flames")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
@@ -189,7 +189,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(2, 6)
 def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "sessions", "--quick"]
     environ = {**os.environ, "TMPDIR": str(folder)}
@@ -210,7 +210,7 @@ def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) ->
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(4, 6)
 def test_a_benchmark_whose_jvm_is_killed_names_that_and_shows_no_stack_trace_of_its_own(folder: Path) -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "sessions", "--quick"]
     environ = {**os.environ, "TMPDIR": str(folder)}
@@ -230,7 +230,7 @@ def test_a_benchmark_whose_jvm_is_killed_names_that_and_shows_no_stack_trace_of_
     assert "headrace/laboratory/" not in errors
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(6, 6)
 def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures() -> None:
     command = [
         sys.executable,
@@ -254,7 +254,7 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
     assert document["conditions"]["quick"] is True
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(6, 6)
 def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
 ) -> None:

@@ -12,7 +12,7 @@ from headrace.laboratory.commands.bench_parts import DATA_PARTS
 DECODED = ("json_decode", "avro_decode")
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(4, 6)
 def test_a_quick_run_compares_lakes_with_the_file_sink_of_spark() -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "data", "--quick", "--json", "--only", "lake_delta"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
@@ -21,7 +21,7 @@ def test_a_quick_run_compares_lakes_with_the_file_sink_of_spark() -> None:
     assert figures["lake_delta.ratio"]["value"] == figures["lake_delta.messages_cpu_s"]["ratio"] > 0
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(3, 6)
 def test_a_quick_run_compares_histories_with_what_spark_reads_itself() -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "data", "--quick", "--json", "--only", "history"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)

@@ -44,7 +44,7 @@ def figures(done: "subprocess.CompletedProcess[str]") -> tuple[dict[str, dict[st
     return {figure["name"]: figure for figure in document["figures"]}, document["conditions"]
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3, 6)
 def test_a_quick_run_measures_each_language_against_single_messages_in_python() -> None:
     toolchain("the benchmark of the SDKs")
     found, conditions = figures(bench("--only", "python", "--only", "go", **GO))
@@ -65,7 +65,7 @@ def test_a_quick_run_measures_each_language_against_single_messages_in_python() 
     assert (conditions["left_out"], conditions["message_bytes"], conditions["quick"]) == ({}, 61, True)
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(6, 6)
 def test_a_language_without_its_tools_is_left_out_visibly(tmp_path: Path) -> None:
     done = bench("--only", "python", "--only", "rust", "--minutes", "0.1", PATH=str(tmp_path), CI="")
     found, conditions = figures(done)

@@ -14,7 +14,7 @@ SEED = 29
 """An executor and a source at once, then the gateway, then a sink; the driver, which takes long to start, comes later."""
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(5, 6)
 def test_a_run_kills_by_its_seed_and_everything_holds(tmp_path: Path) -> None:
     options = ["--minutes", "0.1", "--seed", str(SEED), "--master", "local[2,4]", "--keep", str(tmp_path / "kept"), "--json"]
     command = [sys.executable, "-m", "headrace.cli", "chaos", *options]

@@ -94,7 +94,7 @@ def _eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(2, 6)
 def test_sessions_start_from_the_archive_that_one_of_two_preparations_makes(environment: Environment) -> None:
     (environment.folder / ".headrace-prepare-of-a-killed-one").mkdir()
     both = [environment.start("-m", "headrace.cli", "prepare", "--if-missing", "--json") for _ in range(2)]

@@ -62,7 +62,7 @@ def is_measured(line: str) -> bool:
     return match is not None and int(match[1]) >= ENOUGH
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(4, 6)
 def test_a_planted_leak_is_found_and_the_rest_ends_in_good_order(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(LEAK)
     options = ["--minutes", "10", "--warm-up", "0.02", "--rate", "1000", "--keys", "200", "--master", "local[2]", "--json"]

@@ -115,7 +115,7 @@ def words(running_cluster: SparkCluster, other_host: OtherHost, tmp_path_factory
         words.dispose()
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(5, 6)
 def test_its_counts_are_those_of_a_plain_loop_whatever_is_killed(words: WordCount, cluster: SparkCluster, fault: str) -> None:
     words.wait_for("executors on all workers", lambda: all(w.executors() for w in cluster.workers if w.runs))
     words.offer_and_see()

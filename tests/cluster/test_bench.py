@@ -10,7 +10,7 @@ from headrace.laboratory.bench.cluster.run import PARTS
 from headrace.laboratory.commands.bench_parts import CLUSTER_PARTS
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(3, 6)
 @pytest.mark.timeout(900)
 def test_a_quick_run_prints_how_long_results_pause_when_a_worker_is_lost() -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "cluster", "--only", "worker_lost_pause_s", "--quick", "--json"]

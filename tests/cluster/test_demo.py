@@ -26,7 +26,7 @@ _PROGRESS = FlightsProgress(
 )
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(5, 6)
 @pytest.mark.timeout(_WITHIN_S)
 def test_a_worker_that_is_killed_changes_no_figure_and_nothing_is_left_running(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex

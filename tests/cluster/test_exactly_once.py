@@ -58,7 +58,7 @@ def _packed(folder: Path) -> Path:
     return archive
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(6, 6)
 def test_everything_is_there_once_whatever_is_killed(world: World, cluster: SparkCluster, fault: str) -> None:
     world.wait_for("executors on all workers", lambda: len(working(cluster)) == len(running(cluster)), DEADLINE_S)
     FAULTS[fault](world, cluster)

@@ -6,6 +6,8 @@ import textwrap
 import time
 from pathlib import Path
 
+import pytest
+
 from headrace.laboratory.cluster import SparkCluster
 from headrace.machine.ports import free_address
 from headrace.processes import OwnedProcess, headrace
@@ -48,6 +50,7 @@ def run(command: list[str], folder: Path, environ: dict[str, str]) -> str:
     return next(line for line in done.stdout.splitlines() if line.startswith("{"))
 
 
+@pytest.mark.in_turn(2, 2)
 def test_a_submitted_program_runs_where_and_as_spark_submit_says(
     cluster: SparkCluster, executor_python: Path, tmp_path: Path
 ) -> None:
@@ -61,6 +64,7 @@ def test_a_submitted_program_runs_where_and_as_spark_submit_says(
     assert said["spark.python.daemon.module"] == "headrace.engine.spark.daemon"
 
 
+@pytest.mark.in_turn(1, 2)
 def test_headrace_run_needs_a_shared_checkpoint_and_has_the_executors_work(
     cluster: SparkCluster, executor_python: Path, tmp_path: Path
 ) -> None:

@@ -169,7 +169,7 @@ def site(tmp_path: Path, cluster: SparkCluster, executor_python: Path, other_hos
         subprocess.run(["ip", "address", "delete", f"{site.moving_address}/24", "dev", site._device(False)], capture_output=True)
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(2, 6)
 def test_the_commands_of_the_page(site: Site) -> None:
     commands = {heading: [b for b in blocks(PAGE, "bash") if b.heading == heading] for heading in headings()}
     for language in ("toml", "python"):

@@ -197,7 +197,7 @@ def test_drivers_that_are_killed_and_replaced_are_continued_from_the_store(
     assert {each["key"]: each["state"]["seen"] for each in exported} == stand.sent
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(1, 6)
 @pytest.mark.timeout(1200)
 def test_a_backup_in_the_store_is_taken_while_the_query_writes_and_continued_from(stand: Stand, store: Store) -> None:
     stand.feed()

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from tests.conformance.kit import ROOT, judged
 from tests.conformance.systems import CLOSE, judge
 
@@ -42,6 +43,7 @@ def test_every_bundled_connector_is_judged() -> None:
     assert [connector.name for connector in REGISTRY if f'"{connector.name}", "--' not in text] == []
 
 
+@pytest.mark.in_turn(1)
 def test_the_file_source_passes(tmp_path: Path) -> None:
     command = [*CONNECTORS, "file", "--path", "{work}/in/*.txt", "--source", "lines"]
     verdict = judged("source", write(tmp_path, FILE), command)

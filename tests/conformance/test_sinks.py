@@ -12,6 +12,7 @@ from tests.conformance.connector import CLOSED
 from tests.conformance.kit import Judged, Planted, Verdict, judged, judged_at_once, sampled, selected
 from tests.conformance.session_faults import SESSION_ALSO
 from tests.conformance.sink_faults import FAULTS
+from tests.selection.turns import in_turns
 
 from headrace.conformance.core.spec import SinkSpec
 from headrace.conformance.sinks import SINK_CHECKS
@@ -66,7 +67,7 @@ def judge(mode: str, tmp_path: Path, only: Sequence[str]) -> Verdict:
     return judged("sink", path, command(mode), only)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", in_turns(MODES))
 def test_a_sink_that_keeps_the_rules_passes_every_check(mode: str, tmp_path: Path) -> None:
     only = THERE.get(mode, sorted(NAMES))
     verdict = judge(mode, tmp_path, only)

@@ -12,6 +12,7 @@ from tests.conformance.connector import CLOSED
 from tests.conformance.kit import Judged, Planted, Verdict, judged, judged_at_once, sampled, selected
 from tests.conformance.session_faults import SESSION_ALSO
 from tests.conformance.source_faults import FAULTS
+from tests.selection.turns import in_turns
 
 from headrace.conformance.core.spec import SourceSpec
 from headrace.conformance.sources import SOURCE_CHECKS
@@ -98,7 +99,7 @@ def command(flavour: str, fault: str = "none") -> tuple[str, ...]:
     return (sys.executable, "-m", "tests.conformance.source_faults", "{work}/in", f"--fault={fault}", *ARGUMENTS[flavour])
 
 
-@pytest.mark.parametrize("flavour", SPECS)
+@pytest.mark.parametrize("flavour", in_turns(SPECS))
 def test_a_source_that_keeps_the_rules_passes_every_check(flavour: str, tmp_path: Path) -> None:
     only = THERE.get(flavour, sorted(NAMES))
     verdict = judge(flavour, tmp_path, only)

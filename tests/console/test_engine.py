@@ -87,6 +87,7 @@ def append(file: Path, line: str) -> None:
         more.write(f"{line}\n")
 
 
+@pytest.mark.in_turn(3)
 async def test_a_sink_that_hangs_and_a_function_that_raises(spark: SparkSession, page: Page, file: Path, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         here = stack.enter_context(site(tmp_path))

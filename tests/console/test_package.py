@@ -13,6 +13,7 @@ from scripts.build_console import CONSOLE, ROOT
 from headrace.gateway.http.openapi import openapi_document
 
 
+@pytest.mark.in_turn(1)
 def test_it_is_formatted_and_linted_with_the_types_of_the_gateways_documents(package: Path) -> None:
     generate_console_types.generate()
     types = generate_console_types.FILE.read_text()

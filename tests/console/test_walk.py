@@ -80,6 +80,7 @@ def happened(page: Page, kind: str, part: str) -> Locator:
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.in_turn(2)
 async def test_the_overview_names_the_first_cause_and_afterwards_what_happened(page: Page, tmp_path: Path) -> None:
     lines, program = tmp_path / "in" / "lines.txt", blocks("README.md", "python")[-1].text
     lines.parent.mkdir()

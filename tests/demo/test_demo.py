@@ -79,7 +79,7 @@ def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(1)
 @pytest.mark.timeout(_WITHIN_S)
 def test_every_figure_is_right(mark: str, tmp_path: Path) -> None:
     # What configures a user's own gateway is not for the demo.
@@ -101,7 +101,7 @@ def test_every_figure_is_right(mark: str, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "kept").iterdir()} >= {"gateway.log", "connector.log", "driver.log", "checkpoint"}
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(2)
 @pytest.mark.timeout(_WITHIN_S)
 def test_kills_change_no_figure(mark: str) -> None:
     result = _result(_run(mark, "--chaos", "--seed", "3", "--json"))

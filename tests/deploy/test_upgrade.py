@@ -152,7 +152,7 @@ def site(tmp_path: Path, releases: Releases) -> Iterator[Site]:
         site.end()
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(2, 6)
 @pytest.mark.timeout(1200)
 def test_an_upgrade_part_by_part_loses_nothing_and_so_does_the_way_back(site: Site) -> None:
     for part in ("gateway", "source", "sink", "application"):

@@ -29,7 +29,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 
 
-@pytest.mark.parametrize("part", in_turns(PARTS))
+@pytest.mark.parametrize("part", in_turns(PARTS, of=len(PARTS)))
 def test_a_part_is_built_twice_the_same_and_its_registry_has_no_objection(part: str, tmp_path: Path) -> None:
     if shutil.which(TOOLS[part]) is None:
         absent(f"{TOOLS[part]} not installed, which builds what is published for {part}")

@@ -110,7 +110,7 @@ def test_an_upgrade_that_is_rolled_back_continues_where_the_backup_was_taken(hos
     assert (host / "var/lib/headrace/checkpoints/orders.after-upgrade").is_dir()
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(4, 6)
 @pytest.mark.timeout(1200)
 def test_a_host_without_a_registry_installs_the_wheels_that_were_made_elsewhere(tmp_path: Path) -> None:
     """In this registry, one of the distributions is there as sources only, as Spark is on a public one."""

@@ -172,7 +172,7 @@ def drivers(tmp_path: Path, world: Rig) -> Iterator[Drivers]:
     drivers.kill()
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(1, 4)
 def test_kills_in_the_history_and_at_its_end_leave_each_message_of_files_and_streams_once(
     tmp_path: Path, drivers: Drivers
 ) -> None:
@@ -184,7 +184,7 @@ def test_kills_in_the_history_and_at_its_end_leave_each_message_of_files_and_str
     assert is_complete(tmp_path / "table")
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(4, 4)
 def test_a_run_that_was_frozen_in_the_history_ends_once_another_has_started_and_each_message_is_there_once(
     tmp_path: Path, world: Rig, drivers: Drivers
 ) -> None:
@@ -201,7 +201,7 @@ def test_a_run_that_was_frozen_in_the_history_ends_once_another_has_started_and_
     assert is_complete(table)
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(2, 4)
 def test_of_two_drivers_that_start_at_once_one_reads_the_history_to_its_end_and_each_message_is_there_once(
     tmp_path: Path, drivers: Drivers
 ) -> None:
@@ -214,7 +214,7 @@ def test_of_two_drivers_that_start_at_once_one_reads_the_history_to_its_end_and_
     assert is_complete(tmp_path / "table")
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(3, 4)
 def test_messages_before_a_time_come_from_files_and_later_ones_from_the_streams(tmp_path: Path, world: Rig) -> None:
     table, history = tmp_path / "table", tmp_path / "history.jsonl"
     lines = [{"value": str(number_value(n)), "at": n} for n in range(PAST, 0, -1) for _ in PARTITIONS]

@@ -111,7 +111,7 @@ def killed_and_run_again(world: Rig, folder: Path, table: str, format: str, envi
     assert counts == Counter([*((1, c + 1) for c in range(odd)), *((0, c + 1) for c in range(MESSAGES - odd))])
 
 
-@pytest.mark.parametrize("format", in_turns(["parquet", "delta", "iceberg"]))
+@pytest.mark.parametrize("format", in_turns(["parquet", "delta", "iceberg"], of=4))
 def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_part_of_a_micro_batch(
     spark: SparkSession, tmp_path: Path, world: Rig, format: str
 ) -> None:
@@ -127,7 +127,7 @@ def test_a_table_has_each_message_once_after_kills_of_its_driver_and_never_a_par
     assert not list((table / "_headrace" / "staged").iterdir()), "what the killed drivers have staged is deleted"
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(4, 4)
 def test_a_table_on_s3_has_each_message_once_after_kills_of_its_driver_and_nothing_stays_staged(
     tmp_path: Path, world: Rig, s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from headrace.protocol.v1 import sink_pb2
 
 OFFERED = 60
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(3)]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(3, 6)]
 
 
 class Garden:

@@ -78,7 +78,7 @@ def test_the_models_learn_and_the_plot_shows_it(tmp_path: Path) -> None:
     assert "<svg" in plot.read_text()
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(4, 6)
 @pytest.mark.timeout(1200)
 async def test_models_continue_after_a_driver_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "fraud"

@@ -36,7 +36,7 @@ def test_a_customer_is_alerted_about_an_order_once() -> None:
     assert all(alert.spent > example.spending.LIMIT for alert in alerts)
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(3, 6)
 @pytest.mark.timeout(1200)
 async def test_table_and_queue_contain_the_results_of_a_plain_loop_though_processes_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafka: Kafka, rabbitmq: RabbitMQ, registry: Registry

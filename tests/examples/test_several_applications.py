@@ -20,7 +20,7 @@ def written(folder: Path, name: str) -> Counter[str]:
     return Counter(line for path in sorted((folder / "out" / name).glob(f"{name}-*")) for line in path.read_text().splitlines())
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(5, 6)
 @pytest.mark.timeout(1200)
 async def test_two_applications_and_a_spark_program_run_side_by_side(tmp_path: Path) -> None:
     folder = tmp_path / "example"

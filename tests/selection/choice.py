@@ -16,7 +16,7 @@ TABLE = Path(__file__).with_name("costs.txt")
 FRACTION = 0.03
 """A sample takes one heavy test of each kind, and more of a subject up to this part of what its heavy tests cost."""
 TURNS = 3
-"""In how many runs of all tests each test with the mark `in_turn` comes once."""
+"""In how many runs of all tests a test with the mark `in_turn` comes once, unless the mark says another number."""
 KIT = re.compile(r"tests/connectors/\w+/test_conformance\.py")
 """The modules that have the kit judge bundled connectors: one subject, since there the connectors differ little."""
 
@@ -150,9 +150,9 @@ def each_value(cases: Sequence[Mapping[str, Hashable]], seed: str) -> list[int]:
     return sorted(chosen)
 
 
-def turn_of(seed: str) -> int:
-    """Returns the number, from 1, of the tests with the mark `in_turn` that a run of all tests runs."""
-    return 1 + int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % TURNS
+def turn_of(seed: str, of: int = TURNS) -> int:
+    """Returns the number, from 1 to `of`, of the tests with such a mark `in_turn` that a run of all tests runs."""
+    return 1 + int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % of
 
 
 def _of_subject(subject: str, members: Sequence[Heavy], seed: str, fraction: float) -> list[Heavy]:

@@ -27,7 +27,7 @@ def describe(seed: str, left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
 def _words(reason: str, seed: str) -> str:
     words = {
         "heavy": f"they are heavy, and this run took a sample, again with make test SEED={seed}; all of them: make test-all",
-        "in turn": "they are examples and measurements, of which each run of make test-all has a third",
+        "in turn": "they come in turn, and each run of make test-all has some of them; all of them: make test ARGS='-m in_turn'",
     }
     return words.get(reason, reason)
 

@@ -5,7 +5,8 @@
 the session also writes what it has left out to a file, for `left_out.py`, and with `--spent FILE` the processor time of each
 test, for `spent.py`.
 
-With `--in-turn`, a session runs a third of the tests with the mark `in_turn`, chosen by `--kill-seed`.
+With `--in-turn`, a session runs a part of the tests with the mark `in_turn`, chosen by `--kill-seed`: a third, unless the
+mark says which other part.
 
 Of a test with the mark `each_value`, a session runs cases that have each value of each parameter, by `--kill-seed`; all of its
 cases with `--every-pair`.
@@ -48,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--heavy", type=_choice, default="all", metavar="all|sample|I/N", help="which heavy tests to run, see tests/selection"
     )
-    parser.addoption("--in-turn", action="store_true", help="of the tests with the mark in_turn, run a third")
+    parser.addoption("--in-turn", action="store_true", help="of the tests with the mark in_turn, run those whose turn it is")
     parser.addoption("--costs", type=Path, default=TABLE, metavar="FILE", help="which tests are heavy")
     parser.addoption("--left-out", type=Path, metavar="FILE", help="where to write which tests were left out, and why")
     parser.addoption("--spent", type=Path, metavar="FILE", help="where to write the processor time of each test")
@@ -58,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_left_out] = []
     config.stash[_spent] = []
     config.stash[_group] = None
-    config.addinivalue_line("markers", f"in_turn(turn): with --in-turn, run it in one of {TURNS} runs, by --kill-seed")
+    config.addinivalue_line("markers", f"in_turn(turn, of={TURNS}): with --in-turn, run it in one of these runs, by --kill-seed")
     config.addinivalue_line(
         "markers", "each_value: of its cases, run some that have each value of each parameter, by --kill-seed"
     )
@@ -70,10 +71,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("every_pair"):
-        _take(config, items, set(items) - _left_out_cases(items, str(config.getoption("kill_seed"))))
+        _take(config, items, set(items) - left_out_cases(items, str(config.getoption("kill_seed"))))
     if config.getoption("in_turn"):
-        turn = turn_of(str(config.getoption("kill_seed")))
-        waiting = _take(config, items, {item for item in items if _turn(item) in (None, turn)})
+        seed = str(config.getoption("kill_seed"))
+        waiting = _take(config, items, {item for item in items if has_its_turn(item, seed)})
         config.stash[_left_out] += [(item.nodeid, "in turn") for item in waiting]
     heavy: str | Share = config.getoption("heavy")
     if heavy == "all":
@@ -139,15 +140,22 @@ def _take(config: pytest.Config, items: list[pytest.Item], taken: set[pytest.Ite
     return left
 
 
-def _turn(item: pytest.Item) -> int | None:
-    """In which of the turns a test comes; None if in each."""
+def has_its_turn(item: pytest.Item, seed: str) -> bool:
+    """Returns whether a run of all tests with this seed runs a test: each without the mark `in_turn`.
+
+    Raises:
+        pytest.UsageError: A mark has a number that is none of its turns.
+    """
     mark = item.get_closest_marker("in_turn")
-    if mark is not None and mark.args[0] not in range(1, TURNS + 1):
-        raise pytest.UsageError(f"{item.nodeid}: in_turn has a number from 1 to {TURNS}, not {mark.args[0]}")
-    return None if mark is None else int(mark.args[0])
+    if mark is None:
+        return True
+    turn, of = (*mark.args, TURNS)[:2]
+    if turn not in range(1, of + 1):
+        raise pytest.UsageError(f"{item.nodeid}: in_turn has a number from 1 to {of}, not {turn}")
+    return bool(turn == turn_of(seed, of))
 
 
-def _left_out_cases(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
+def left_out_cases(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
     """The cases of tests with the mark `each_value` that others make unnecessary."""
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:

@@ -21,6 +21,7 @@ from tests.selection.choice import (
     subject_of,
     turn_of,
 )
+from tests.selection.forecast import forecast
 from tests.selection.left_out import describe
 
 SHARES = 8
@@ -49,8 +50,15 @@ def test_shares_of_many_tests_are_about_equal() -> None:
     assert max(counts) < 1_200
 
 
-def test_each_turn_comes() -> None:
-    assert {turn_of(str(seed)) for seed in range(50)} == {*range(1, TURNS + 1)}
+@pytest.mark.parametrize("of", [TURNS, 8])
+def test_each_turn_comes(of: int) -> None:
+    assert {turn_of(str(seed), of) for seed in range(100)} == {*range(1, of + 1)}
+
+
+def test_a_forecast_has_the_cost_of_the_tests_that_a_run_has() -> None:
+    costs = {"tests/a/test_a.py::test_a": 2.5, "tests/b/test_b.py::test_b[1]": 4}
+    tests = [f"tests/{folder}/test_{folder}.py::test_{folder}[{case}]" for folder in "ab" for case in (1, 2)]
+    assert forecast("7", tests, costs) == "7: 9 s: a 5, b 4"
 
 
 @given(TESTS, SEEDS)

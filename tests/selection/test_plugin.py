@@ -112,10 +112,11 @@ def test_of_a_test_with_the_mark_cases_run_that_have_each_value(sessions: Sessio
 
 def test_of_tests_with_the_mark_a_run_has_those_whose_turn_it_is(sessions: Sessions, tmp_path: Path) -> None:
     tests = [f"@pytest.mark.in_turn({turn})\ndef test_{turn}():\n    pass\n" for turn in range(1, TURNS + 1)]
+    tests += [f"@pytest.mark.in_turn({turn}, 5)\ndef test_rare_{turn}():\n    pass\n" for turn in range(1, 6)]
     (tmp_path / "test_some.py").write_text("\n\n".join(["import pytest\n", *tests]))
-    every = {f"test_{turn}" for turn in range(1, TURNS + 1)}
+    every = {f"test_{turn}" for turn in range(1, TURNS + 1)} | {f"test_rare_{turn}" for turn in range(1, 6)}
     assert sessions.run("--kill-seed", "7") == (every, {})
-    own = {f"test_{turn_of('7')}"}
+    own = {f"test_{turn_of('7')}", f"test_rare_{turn_of('7', 5)}"}
     assert sessions.run("--in-turn", "--kill-seed", "7") == (own, dict.fromkeys(every - own, "in turn"))
 
 

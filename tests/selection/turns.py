@@ -1,4 +1,4 @@
-"""Parameters of a test that come in turn: of each three, a run of all tests has one."""
+"""Parameters of a test that come in turn: a run of all tests has one of each few."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,6 +7,6 @@ import pytest
 from tests.selection.choice import TURNS
 
 
-def in_turns(values: Iterable[Any]) -> list[Any]:
-    """Gives values for `parametrize` the mark `in_turn`, one number after the other."""
-    return [pytest.param(value, marks=pytest.mark.in_turn(1 + place % TURNS)) for place, value in enumerate(values)]
+def in_turns(values: Iterable[Any], of: int = TURNS) -> list[Any]:
+    """Gives values for `parametrize` the mark `in_turn`, one number after the other; each run has one of `of` values."""
+    return [pytest.param(value, marks=pytest.mark.in_turn(1 + place % of, of)) for place, value in enumerate(values)]

@@ -1,6 +1,7 @@
 """The simulation finds each planted fault of the gateway, the SDK and the engine, within a number of schedules."""
 
 import pytest
+from tests.selection.turns import in_turns
 from tests.simulation.planted_faults import FAULTS, Fault
 from tests.simulation.planting import planted
 
@@ -8,7 +9,7 @@ from headrace.simulation.drawing import draw
 from headrace.simulation.simulating import simulate
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", in_turns(FAULTS), ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Fault) -> None:
     with planted(*fault.changes):
         found = next((seed for seed in fault.seeds if _finds(fault, seed)), None)

@@ -66,7 +66,7 @@ def test_an_unsupported_version_is_refused_when_a_program_imports_the_engine() -
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("case", in_turns(CASES))
+@pytest.mark.parametrize("case", in_turns(CASES, of=len(CASES)))
 @pytest.mark.parametrize("version", OTHERS)
 def test_a_version_that_is_not_installed_here_does_what_the_page_shows(
     version: str, case: str, request: pytest.FixtureRequest

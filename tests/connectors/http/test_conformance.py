@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.systems import Command, judge, values
 from tests.connectors.programs import free_port
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(1)]
 ANSWER_S = 120
 BETWEEN_ATTEMPTS_S = 0.05
 

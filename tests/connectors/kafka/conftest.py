@@ -30,7 +30,7 @@ def topic(log: Log) -> str:
     return log.create()
 
 
-@pytest.fixture(params=["kafka-python", "librdkafka"])
+@pytest.fixture(params=rig.CLIENTS)
 def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs a test with the connectors on each client library."""
     if request.param == "librdkafka" and find_spec("confluent_kafka") is None:

@@ -20,6 +20,8 @@ from headrace.sdk import Message, Rows, Settings, Transaction, decode_frame, ser
 T = TypeVar("T")
 DEADLINE = 150.0
 SETTINGS = Settings(drain_seconds=1.0, partition_poll_seconds=0.3)
+CLIENTS = ("kafka-python", "librdkafka")
+"""The client libraries that the connectors may use."""
 CLIENT = "kafka-python"
 """The client library of the connectors; the fixture `each_client` sets it."""
 _numbers = itertools.count()

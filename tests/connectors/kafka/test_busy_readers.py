@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
-from tests.connectors.kafka.rig import DEADLINE, numbered, reading
+from tests.connectors.kafka.rig import CLIENTS, DEADLINE, numbered, reading
+from tests.selection.turns import in_turns
 
 from headrace.connectors.kafka import KafkaParameters, KafkaSource, fetching, stretches
 from headrace.sdk import Batch
@@ -71,6 +72,7 @@ async def test_each_partition_is_read_to_its_end_whatever_its_reader_does(source
     assert found == [list(range(EACH))] * PARTITIONS
 
 
+@pytest.mark.parametrize("each_client", in_turns(CLIENTS, of=2), indirect=True)
 async def test_no_partition_stands_still_while_a_query_pauses_at_random(
     log, address, query, small_queues, each_client, pytestconfig
 ):

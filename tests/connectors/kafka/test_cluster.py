@@ -5,7 +5,8 @@ from contextlib import closing
 
 import pytest
 from scripts.brokers import Cluster, KafkaNode
-from tests.connectors.kafka.rig import Log, numbered, numbers, reading, sink_of, wait, write
+from tests.connectors.kafka.rig import CLIENTS, Log, numbered, numbers, reading, sink_of, wait, write
+from tests.selection.turns import in_turns
 
 PER_LEADER = 500
 
@@ -24,6 +25,7 @@ def leader_of(log: Log, topic: str) -> int:
     return max(0, int(partition["leader_id"]))
 
 
+@pytest.mark.parametrize("each_client", in_turns(CLIENTS, of=2), indirect=True)
 async def test_source_and_sink_follow_the_leaders(kafka_cluster, replicated, address, query, eager, each_client):
     topic, results = replicated.create(), replicated.create()
     servers = kafka_cluster.urls

@@ -7,7 +7,7 @@ from kafka import TopicPartition
 from tests.conformance.systems import CLOSE, judge, values
 from tests.connectors.kafka.rig import Log
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(2)]
 LOST = 5
 """How many records each partition loses."""
 

@@ -9,7 +9,8 @@ from contextlib import closing
 
 import pytest
 from tests.connectors.kafka.programs import STEPS
-from tests.connectors.kafka.rig import DEADLINE, numbered, numbers, reading, sink_of, until, write
+from tests.connectors.kafka.rig import CLIENTS, DEADLINE, numbered, numbers, reading, sink_of, until, write
+from tests.selection.turns import in_turns
 
 from headrace.connectors.kafka import KafkaSink, KafkaSinkParameters
 from headrace.connectors.kafka.librdkafka_transactions import LibrdkafkaTransactions
@@ -79,6 +80,7 @@ async def test_a_sink_may_be_killed_at_any_step(log, each_client):
         assert log.values(topic) == first + second
 
 
+@pytest.mark.parametrize("each_client", in_turns(reversed(CLIENTS), of=2), indirect=True)
 async def test_a_broker_that_is_killed_is_waited_for(kafka, log, wide, address, query, eager, monkeypatch, each_client):
     one = query()
     half_sent, commit_asked, broker_is_gone = threading.Event(), threading.Event(), threading.Event()

@@ -11,7 +11,7 @@ from tests.conformance.systems import judge, values
 from tests.connectors.nats.rig import Server, connection
 from tests.connectors.nats.rig import server as connected
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(2)]
 LOST = 5
 """How many messages the stream loses."""
 

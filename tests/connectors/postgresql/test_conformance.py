@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from tests.conformance.systems import CLOSE, Command, judge, values
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(3)]
 LOST = 5
 """How many rows are deleted."""
 

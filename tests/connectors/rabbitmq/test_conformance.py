@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.systems import Command, judge, values
 from tests.connectors.rabbitmq.rig import Rabbit
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(3)]
 
 
 def queue_of(check: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 from tests.conformance.systems import judge
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(1)]
 
 
 def test_the_source_passes() -> None:

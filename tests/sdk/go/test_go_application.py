@@ -3,7 +3,7 @@
 import pytest
 from tests.sdk.go.toolchain import ROOT, STATICCHECK, Toolchain
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(3)]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(4, 6)]
 
 
 def test_it_is_formatted_vetted_and_checked(go: Toolchain) -> None:

@@ -12,7 +12,7 @@ from tests.sdk.queries import Reader
 
 from headrace.conformance.sources import SOURCE_CHECKS
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(2)]  # The first build compiles gRPC.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(3, 6)]  # The first build compiles gRPC.
 
 LOG_TAIL = ROOT / "sdk" / "examples" / "go-log-tail"
 

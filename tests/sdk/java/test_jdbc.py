@@ -19,7 +19,7 @@ from headrace.conformance.runner import AnyCheck
 from headrace.conformance.sinks import SINK_CHECKS
 from headrace.conformance.sources import SOURCE_CHECKS
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(1)]  # The first build fetches what it needs.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(3, 6)]  # The first build fetches what it needs.
 
 Command = Callable[..., list[str]]
 
@@ -39,7 +39,7 @@ _TABLE = """CREATE TABLE {} (
 _ORDER = "INSERT INTO jdbc_orders (customer, amount) SELECT 'customer ' || n, n / 4.0 FROM generate_series({}, {}) n"
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(2, 6)
 def test_it_is_formatted_linted_and_its_own_tests_pass(built_jdbc: subprocess.CompletedProcess[str]) -> None:
     assert built_jdbc.returncode == 0, built_jdbc.stdout
     assert len(list((JDBC / "target" / "surefire-reports").glob("TEST-*.xml"))) == 2
@@ -51,7 +51,7 @@ def _own(checks: Sequence[AnyCheck]) -> list[AnyCheck]:
     return [check for check in checks if check.name not in SESSION_FAULTS]
 
 
-@pytest.mark.in_turn(1)
+@pytest.mark.in_turn(3, 6)
 def test_the_source_keeps_the_rules_of_the_protocol(jdbc: Command, pytestconfig: pytest.Config) -> None:
     options = ["--url", "jdbc:sqlite:{work}/orders.db", "--table", "orders", "--source", "orders", "--value-column", "note"]
     command = jdbc("JdbcSource", *options, "--lag", "0", "--poll", "0.02")
@@ -80,7 +80,7 @@ def tables(postgresql: PostgreSQL) -> Iterator[PostgreSQL]:
     in_database(postgresql.url, f"DROP TABLE IF EXISTS {names}")
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(2, 6)
 async def test_rows_pass_from_one_table_to_another_once(jdbc: Command, tables: PostgreSQL, tmp_path: Path) -> None:
     in_database(tables.url, _ORDER.format(1, 200), _ORDER.format(201, 400))
     credentials = f"user={tables.user}&password={tables.password}"

@@ -23,6 +23,7 @@ def test_it_compiles_without_a_warning(built: subprocess.CompletedProcess[str]) 
     assert "WARNING" not in built.stdout
 
 
+@pytest.mark.in_turn(3)
 def test_it_is_formatted_linted_documented_and_its_own_tests_pass(
     toolchain: Toolchain, built: subprocess.CompletedProcess[str]
 ) -> None:
@@ -43,12 +44,14 @@ def test_the_readme_has_the_programs_that_are_tested() -> None:
         assert text.strip() in sources
 
 
+@pytest.mark.in_turn(1)
 def test_sources_keep_the_rules_of_the_protocol(example: Command) -> None:
     verdict = judged("source", SDK / "examples" / "lines.toml", example("Lines", "{work}/lines"))
     assert verdict.exit_code == 0, verdict.explained()
     assert_as_published("java", "source", verdict)
 
 
+@pytest.mark.in_turn(2)
 def test_sinks_keep_the_rules_of_the_protocol(example: Command) -> None:
     verdict = judged("sink", SDK / "examples" / "file-sink.toml", example("FileSink", "{work}/out"))
     assert verdict.exit_code == 0, verdict.explained()

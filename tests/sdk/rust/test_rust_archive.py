@@ -15,7 +15,7 @@ from tests.sdk.rust.conftest import ROOT, Toolchain
 
 from headrace.conformance.sinks import SINK_CHECKS
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(2)]  # The first build compiles gRPC.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(6, 6)]  # The first build compiles gRPC.
 
 CONFORMANCE = ROOT / "sdk" / "examples" / "rust-archive" / "conformance"
 

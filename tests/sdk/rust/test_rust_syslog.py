@@ -16,7 +16,7 @@ from tests.sdk.rust.conftest import ROOT, Toolchain
 
 from headrace.conformance.sources import SOURCE_CHECKS
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(2)]  # The first build compiles gRPC.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(1, 6)]  # The first build compiles gRPC.
 
 CONFORMANCE = ROOT / "sdk" / "examples" / "rust-syslog" / "conformance"
 

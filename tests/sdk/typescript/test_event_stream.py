@@ -16,7 +16,7 @@ from tests.sdk.typescript.conftest import ROOT, Package
 from headrace.conformance.sources import SOURCE_CHECKS
 from headrace.machine.ports import free_address
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(3)]  # The first build installs packages.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.in_turn(4, 6)]  # The first build installs packages.
 
 
 @asynccontextmanager

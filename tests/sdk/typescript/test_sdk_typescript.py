@@ -19,6 +19,8 @@ from tests.sdk.typescript.conftest import SDK, Package
 pytestmark = pytest.mark.timeout(600)  # The first build installs packages.
 
 EXAMPLES = SDK / "examples"
+SLOW = ("idle", "pace", "backlog", "empty-message", "largest-message")
+"""What a source that waits for more lines is judged by."""
 SECURE_SOURCE = """
 import {{ readFileSync }} from "node:fs";
 import {{ run }} from "{sdk}";
@@ -33,11 +35,13 @@ def test_its_own_tests_pass(package: Package) -> None:
     package.checked("node", "--test", "--test-timeout=120000", "dist/test/")
 
 
+@pytest.mark.in_turn(2)
 def test_it_is_formatted_and_linted(package: Package) -> None:
     package.checked("node_modules/.bin/prettier", "--check", ".")
     package.checked("node_modules/.bin/eslint", ".")
 
 
+@pytest.mark.in_turn(1)
 def test_its_documentation_has_no_warnings(package: Package, tmp_path: Path) -> None:
     package.checked("npx", "typedoc", "--out", tmp_path)
     assert (tmp_path / "index.html").exists()
@@ -50,9 +54,9 @@ def test_its_lock_file_names_no_addresses() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "argument", "only"),
     [
-        ("source", "lines-source", "lines", ()),
-        ("source", "follow-source", "lines", ("idle", "pace", "backlog", "empty-message", "largest-message")),
-        ("sink", "file-sink", "out", ()),
+        pytest.param("source", "lines-source", "lines", (), marks=pytest.mark.in_turn(1)),
+        pytest.param("source", "follow-source", "lines", SLOW, marks=pytest.mark.in_turn(3)),
+        pytest.param("sink", "file-sink", "out", (), marks=pytest.mark.in_turn(2)),
     ],
 )
 def test_examples_keep_the_rules_of_the_protocol(
