@@ -106,12 +106,10 @@ class Writer:
         *,
         pipeline: str = "query",
         sink: str = "out",
-        driver: str = "driver",
     ) -> None:
         self._channel = grpc.aio.insecure_channel(address)
         self.stub = engine_pb2_grpc.EngineServiceStub(self._channel)
         self.run = run
-        self.driver = driver
         self.number = int(run.removeprefix("r")) if number is None else number
         self._reported = False
         self.first_batch = first_batch
@@ -204,7 +202,6 @@ class Writer:
             readers=self.readers,
             sinks=[self.sink],
             run_number=self.number,
-            driver=self.driver,
             **{"awaited": [self.sink], **more},
         )
         response = await self.stub.ReportCommits(request, timeout=DEADLINE_S)
@@ -231,7 +228,7 @@ async def sink_and_source(
 ) -> AsyncIterator[tuple[SinkClient, Writer, Connector, Engine]]:
     """Sink `out` and a query that writes to it, and reads stream orders/0 of a source, which is open as stream 1."""
     sink, writer = SinkClient(address), Writer(address, readers=["p"])
-    source, reader = Connector(address), Engine(address, driver=writer.driver)
+    source, reader = Connector(address), Engine(address)
     await sink.hello()
     await source.hello()
     await reader.attach()

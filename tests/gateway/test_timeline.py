@@ -78,6 +78,7 @@ async def test_a_batch_reaches_its_stages_in_order(address: str) -> None:
         await vote
         assert list((await timeline(reader))["batches"][0]["stages"]) == [*STAGES[:5]]
         await reader.plan({"orders/0": 3}, wait_ms=0)
+        await writer.report_commits(committed=7)
         assert "sink_committed" not in (await timeline(reader))["batches"][0]["stages"]
         assert await sink.commit() == transaction(7)
         found = await until_reached(reader, "sink_committed")

@@ -194,8 +194,6 @@ class Engine:
         )
         self.plans = 0
         """The number of the last plan that it has asked for. A planner that takes its place, of the same run, counts on."""
-        self._planned: tuple[int, dict[str, int]] = 0, {}
-        """The number of the last plan that was a batch, and where that ends."""
 
     async def attach(self, committed: dict[str, Any] | None = None, planned: dict[str, Any] | None = None, **flags: Any) -> None:
         request = engine_pb2.AttachRequest(
@@ -204,16 +202,11 @@ class Engine:
         await self.stub.Attach(request, timeout=DEADLINE_S)
 
     async def plan(self, committed: dict[str, Any] | None = None, wait_ms: int = 5000, **limits: Any) -> engine_pb2.PlanResponse:
-        """Asks for a plan; reads on from its last batch if `committed` is where that has ended."""
         self.plans = next(_PLANS)
-        number, ends = self._planned
-        proves = number if ends.items() <= (committed or {}).items() else 0
-        fields = {"number": self.plans, "proves": proves, **limits}
+        fields = {"number": self.plans, **limits}
         request = engine_pb2.PlanRequest(pipeline=self.who, committed=positions(committed or {}), wait_ms=wait_ms, **fields)
         response = await self.stub.Plan(request, timeout=DEADLINE_S)
         assert isinstance(response, engine_pb2.PlanResponse)
-        if response.ranges:
-            self._planned = request.number, {each.stream: each.end.sequence for each in response.ranges}
         return response
 
     async def plan_until(self, stream: str, sequence: int, **limits: Any) -> engine_pb2.PlannedRange:

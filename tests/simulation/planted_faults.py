@@ -326,15 +326,6 @@ SINK_SIDE = (
         "sinks",
     ),
     _fault(
-        "takes any plan for proof that the batch before it is committed",
-        f"{CORE}.batches.deciding:commit_proven",
-        "if number and awaited.plans.get(pipeline.name) == (pipeline.run, number):",
-        "if pipeline.name in awaited.plans:",
-        "gateways",
-        10,
-        first=262,
-    ),
-    _fault(
         "attaches a run with an Attach that has arrived before",
         f"{CORE}.batches.checkpoints:check_not_late",
         "attachment == pipeline.attached_with",

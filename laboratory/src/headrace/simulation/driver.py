@@ -229,7 +229,6 @@ class Driver:
             segments=[pb.RunSegment(run=s.run, first_batch=s.first_batch, last_batch=s.last_batch) for s in segments],
             votes=self._votes.for_sinks(query.sinks, self._committed),
             awaited=query.sinks,
-            driver=self._engine.process.name,
         )
         response = await ask(self._engine.network, "ReportCommits", request, pb.ReportCommitsResponse, CALL_TIMEOUT_S)
         self._undecided = {*self._undecided, *response.undecided} if response.pending else set()

@@ -37,9 +37,6 @@ class Planner:
         """How many times it has attached."""
         self._calls = 0
         """How many times it has called Plan."""
-        self._planned: Offset | None = None
-        self._last_call = 0
-        """The call whose answer was the last batch, which ends at `_planned`."""
         self._known: dict[str, Position] = {}
         """The committed positions that the gateway knows."""
         self._retry = Retry(engine, MAX_PAUSE_S)
@@ -85,9 +82,8 @@ class Planner:
         self.sizes = {r.stream: r.bytes for r in response.ranges}
         to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
         streams = {name: position for name, position in {**start.streams, **to}.items() if name not in forgotten}
-        end = replace(Offset(start.pipeline, streams), run_number=self._number, run_id=self._run_id, checkpoint=self._checkpoint)
-        self._planned, self._last_call = end, self._calls
-        return end
+        end = Offset(start.pipeline, streams)
+        return replace(end, run_number=self._number, run_id=self._run_id, checkpoint=self._checkpoint)
 
     async def announce_replay(self, start: Offset, end: Offset) -> None:
         """Tells the gateway that a batch is read again."""
@@ -141,7 +137,6 @@ class Planner:
             max_messages=self._engine.conditions.max_messages,
             wait_ms=PLAN_WAIT_MS,
             number=self._calls,
-            proves=self._last_call if offset == self._planned else 0,
         )
         self._repeat("Plan", request, pb.PlanResponse)
         response = await ask(self._engine.network, "Plan", request, pb.PlanResponse, CALL_TIMEOUT_S + PLAN_WAIT_MS / 1000)

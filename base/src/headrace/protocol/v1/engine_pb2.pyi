@@ -227,7 +227,6 @@ class PlanRequest(_message.Message):
     AWAITS_STREAMS_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
-    PROVES_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
     """The maximum number of messages of the batch, over all streams; absent means that the gateway decides."""
     max_bytes: _builtins.int
@@ -248,11 +247,7 @@ class PlanRequest(_message.Message):
     number: _builtins.int
     """The number of this call among all calls of Plan that the run has sent, to any gateway: the first one has 1, and a call that is
     sent again has the next number. A call with a lower number than the gateway knows is late, changes nothing, and ends with
-    NOT_FOUND. Absent or 0: the run does not count them, and `proves` is absent.
-    """
-    proves: _builtins.int
-    """The number of the Plan whose answer was the micro-batch that ends where this call begins: Spark reads on from there, so that
-    micro-batch is in the commit log. Absent if this run has not planned it.
+    NOT_FOUND. Absent or 0: the run does not count them.
     """
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
@@ -295,11 +290,10 @@ class PlanRequest(_message.Message):
         awaits_streams: _builtins.bool = ...,
         awaited: _abc.Iterable[_builtins.str] | None = ...,
         number: _builtins.int = ...,
-        proves: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "number", b"number", "pipeline", b"pipeline", "proves", b"proves", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "number", b"number", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015
@@ -1259,7 +1253,6 @@ class ReportCommitsRequest(_message.Message):
     REPLACED_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
-    DRIVER_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
@@ -1292,13 +1285,9 @@ class ReportCommitsRequest(_message.Message):
     """True if the run has found in its checkpoint that another one has replaced it, although it was running: two drivers use one
     checkpoint. The gateway shows that, and takes nothing else from the request.
     """
-    driver: _builtins.str
-    """The driver of the run, as `Pipeline.driver` of its readers: the Plans of a reader with another driver prove nothing of this run."""
     @_builtins.property
     def readers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The names under which the same query attaches as a reader of streams: their Plans also prove its transactions committed
-        (PlanRequest.proves).
-        """
+        """The names under which the same query attaches as a reader of streams."""
 
     @_builtins.property
     def sinks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1359,11 +1348,10 @@ class ReportCommitsRequest(_message.Message):
         replaced: _builtins.bool = ...,
         metrics: _metrics_pb2.RunMetrics | None = ...,
         fault: _metrics_pb2.RunFault | None = ...,
-        driver: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "committed", b"committed", "fault", b"fault", "metrics", b"metrics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "driver", b"driver", "fault", b"fault", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "replaced", b"replaced", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "stopped", b"stopped", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "fault", b"fault", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "replaced", b"replaced", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "stopped", b"stopped", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015

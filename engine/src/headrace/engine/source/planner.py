@@ -59,10 +59,6 @@ class Planner:
         self._last_end: dict[str, Any] | None = None
         self._calls = 0
         """How many times it has called Plan."""
-        self._last_call = 0
-        """The number of the call that planned the batch that ends at `_last_end`; 0 if that is where the next one begins."""
-        self._proves = 0
-        """The number of the call that planned the batch that ended at `_last_start`; 0 if this run has not."""
         self._parsed: list[tuple[dict[str, Any], Offset]] = []
         """The last offsets: with many streams, parsing them again takes longer than comparing the documents."""
         self._sizes: dict[str, int] = {}
@@ -109,9 +105,7 @@ class Planner:
         if start == self._last_end:
             self._parallelism.end()
         offset = self._offset(start)
-        if start != self._last_start:
-            self._proves = self._last_call
-        self._last_start, self._last_end, self._last_call, self._sizes = start, start, 0, {}
+        self._last_start, self._last_end, self._sizes = start, start, {}
         while True:
             response = self._plan(offset, limit)
             self._clock.look(is_complete=response is not None and not (response.sinks_away or response.streams_away))
@@ -153,7 +147,7 @@ class Planner:
 
     def _note(self, start: dict[str, Any], offset: Offset, end: Offset) -> dict[str, Any]:
         """Remembers the batch that was planned last; returns where it ends."""
-        self._last_start, self._last_end, self._last_call = start, end.to_json(), self._calls
+        self._last_start, self._last_end = start, end.to_json()
         self._parsed = [(start, offset), (self._last_end, end)]
         return self._last_end
 
@@ -258,7 +252,6 @@ class Planner:
             max_bytes=max_bytes,
             wait_ms=PLAN_WAIT_MS,
             number=self._calls,
-            proves=self._proves,
         )
         try:
             response = self._connection.stub().Plan(

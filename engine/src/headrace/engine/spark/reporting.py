@@ -18,7 +18,6 @@ from headrace.engine._errors import GatewayAway, Replaced, TakenOver
 from headrace.engine.checkpoint.runs import Owner, Run, RunLog, Segment, covering, extended
 from headrace.engine.checkpoint.votes import Votes
 from headrace.engine.sink.options import SinkOptions
-from headrace.engine.spark.heartbeats import driver_id
 from headrace.engine.wire.connection import Connection, to_error
 from headrace.engine.wire.retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
@@ -229,7 +228,6 @@ class ReportedRun:
             stopped=self.log is not None and self.log.is_stopped(),
             metrics=self._metrics(),
             fault=self.failure or (self.hindered() if self.hindered is not None and self.ends is None else None),
-            driver=driver_id(),
         )
         try:
             response = connection.stub().ReportCommits(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)

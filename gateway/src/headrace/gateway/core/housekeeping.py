@@ -121,6 +121,5 @@ def forget_unused(gateway: Gateway) -> None:
         for pipeline in set(idle) - held:
             del gateway.commits_reported_at[pipeline]
             gateway.commit_logs.pop(pipeline, None)
-            gateway.voted_batches.pop(pipeline, None)
             gateway.votes.forget(pipeline)
             gateway.drivers.by_query.pop(pipeline, None)

@@ -206,7 +206,6 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.ReportCommi
     _check_metrics(request.metrics)
     fault = Fault.of(request.fault, request.run) if request.HasField("fault") else None
     check_length("run", request.run)
-    check_length("driver", request.driver)
     if not request.run or "/" in request.run or not request.run_number:
         raise MalformedMessage(
             f"pipeline {request.pipeline[:80]}: want the run that reports the commit log, as a number from 1 and an id "
@@ -237,7 +236,6 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.ReportCommi
         awaited=_awaited(request, sinks),
         former=former,
         stopped=request.stopped,
-        driver=request.driver,
     )
     votes = _votes(request, commit_log, sinks)
     if request.replaced:

@@ -18,12 +18,10 @@ from headrace.gateway.core.batches import (
     adopt,
     all_ended,
     attach,
-    batches_over,
     check_is_last_plan,
     check_not_late,
     check_reads,
     commit,
-    commit_proven,
     describe_loss,
     detach,
     exhausted,
@@ -93,8 +91,7 @@ class EngineService(EngineServiceServicer):
         check_is_last_plan(pipeline, request.number)
         committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
         commit(self._gateway, pipeline, committed, request.ended)
-        commit_proven(self._gateway, pipeline, request.proves)
-        pipeline.note_plan(request.number, batches_over(self._gateway, pipeline))
+        pipeline.plan_number = request.number
         leave_out(self._gateway, pipeline, forgotten)
         check_count("awaited", request.awaited, MAX_POSITIONS)
         pipeline.ended_unread = {name: None for name in request.awaited if name in pipeline.ended_unread}

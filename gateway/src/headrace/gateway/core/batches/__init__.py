@@ -12,7 +12,7 @@ from headrace.gateway.core.batches.checkpoints import (
     forget,
     identify,
 )
-from headrace.gateway.core.batches.deciding import batches_over, commit_proven, record_commits
+from headrace.gateway.core.batches.deciding import record_commits
 from headrace.gateway.core.batches.delivering import attach_sink, begin_transaction, check_newer, instance_for, vote
 from headrace.gateway.core.batches.following import follow
 from headrace.gateway.core.batches.leases import detach, end_leases, forgettable, renew
@@ -28,14 +28,12 @@ __all__ = [
     "all_ended",
     "attach",
     "attach_sink",
-    "batches_over",
     "begin_transaction",
     "check_is_last_plan",
     "check_newer",
     "check_not_late",
     "check_reads",
     "commit",
-    "commit_proven",
     "declare",
     "describe_loss",
     "detach",

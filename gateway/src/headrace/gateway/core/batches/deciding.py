@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headrace.contract import clock
 from headrace.gateway.core.base.bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core.batches.runs import merged, over
 from headrace.gateway.core.batches.stages import note_committed
-from headrace.gateway.core.pipelines import Pipeline
-from headrace.gateway.core.sinks import CommitLog, Decision, Holdings, Segment, Sink, SinkSession, Transaction, VotedBatch
+from headrace.gateway.core.sinks import CommitLog, Decision, Holdings, Sink, SinkSession, Transaction
 from headrace.gateway.core.state import Gateway
 
 log = logging.getLogger("headrace.gateway")
@@ -77,56 +76,6 @@ def _refuse_over(session: SinkSession, commit_log: CommitLog) -> None:
         errors = [over(commit_log, part) for part in session.holdings.staged if part.transaction == transaction]
         if errors and errors[0] is not None:
             session.refuse_vote(transaction, errors[0])
-
-
-def await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> None:
-    """Records the plans of the query's readers that will prove that the transaction is in the commit log.
-
-    A plan that arrived when the batch before was voted for, or committed, is not the plan of an earlier batch, however long it
-    was under way. The run reads on from what it has planned only once that is in the log, and so is this batch. A plan that its
-    run has given up proves nothing, since the run never names it.
-    """
-    name, batch = transaction.pipeline, transaction.batch
-    commit_log = gateway.commit_logs.get(name)
-    if commit_log is not None and commit_log.run_id == run_id:
-        readers = [gateway.pipelines[reader] for reader in commit_log.readers if reader in gateway.pipelines]
-        # Another driver may execute the same batch.
-        own = [reader for reader in readers if commit_log.driver and reader.driver_id == commit_log.driver]
-        present = [reader for reader in own if reader.planned_after.get(name) == batch - 1]
-        gateway.voted_batches[name] = VotedBatch(batch, run_id, {each.name: (each.run, each.plan_number) for each in present})
-
-
-def batches_over(gateway: Gateway, pipeline: Pipeline) -> dict[str, int]:
-    """Returns the last batch that a pipeline no longer plans, of each query that reads by it: voted for, or committed."""
-    over_by = dict[str, int]()
-    for name, commit_log in gateway.commit_logs.items():
-        if pipeline.name in commit_log.readers:
-            voted = gateway.voted_batches.get(name)
-            is_voted = voted is not None and voted.run_id == commit_log.run_id
-            over_by[name] = max(commit_log.committed, voted.batch if voted and is_voted else -1)
-    return over_by
-
-
-def commit_proven(gateway: Gateway, pipeline: Pipeline, number: int) -> None:
-    """Commits the batch that a query's sinks have voted for, if it is in the commit log because a plan of its reader is.
-
-    Args:
-        gateway: The gateway.
-        pipeline: The reader, which reads on from the end of what it has planned.
-        number: The number of that plan; 0 if the reader's run has not planned it.
-    """
-    for name, commit_log in list(gateway.commit_logs.items()):
-        awaited = gateway.voted_batches.get(name)
-        if awaited is None or pipeline.name not in commit_log.readers or awaited.run_id != commit_log.run_id:
-            continue
-        if number and awaited.plans.get(pipeline.name) == (pipeline.run, number):
-            if awaited.batch > commit_log.committed + 1:
-                # Another run may have committed the batches between since the report: the next one says who has.
-                continue
-            if awaited.batch > commit_log.committed:
-                proven = (*commit_log.segments, Segment(awaited.run_id, awaited.batch, awaited.batch))
-                commit_log = gateway.commit_logs[name] = replace(commit_log, committed=awaited.batch, segments=proven)
-                send_decisions(gateway, commit_log)
 
 
 def send_decisions(gateway: Gateway, commit_log: CommitLog) -> Pending:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.gateway.core.base.errors import ModeMismatch, OlderCheckpoint, SinkAbsent, SinkFailed, Superseded
-from headrace.gateway.core.batches.deciding import await_proof, decide, send_decisions
+from headrace.gateway.core.batches.deciding import decide, send_decisions
 from headrace.gateway.core.batches.runs import check_current, check_open
 from headrace.gateway.core.batches.stages import note_vote, note_vote_begun
 from headrace.gateway.core.sinks import Part, Sink, SinkSession, Transaction
@@ -124,7 +124,6 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
     check_current(gateway, transaction.pipeline, run_id, run_number)
     if sink.durable:
         _check_kept(sink, transaction, shares)
-        await_proof(gateway, transaction, run_id)
     else:
         sink.note_committed(transaction)
         # An instance that has written its parts and was lost before its vote has committed, too.

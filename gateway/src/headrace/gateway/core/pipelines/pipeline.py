@@ -5,7 +5,7 @@ In the protocol and here, a pipeline is one Spark query with its checkpoint. It 
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.contract import clock
@@ -105,8 +105,6 @@ class Pipeline:
     """How many batches were planned for it."""
     plan_number: int = 0
     """The highest number of a plan that its run has asked for here; 0 if the run does not count them."""
-    planned_after: Mapping[str, int] = field(default_factory=dict)
-    """The last batch of each query that reads by it that was known to be voted for, or committed, when it asked for that plan."""
     planned_at: float = 0.0
     """When that batch was planned, or first named by its query, on the monotonic clock."""
     begins: dict[str, Position] = field(default_factory=dict)
@@ -171,7 +169,7 @@ class Pipeline:
         if self.run.checkpoint != run.checkpoint:
             self.timeline = Timeline()
         self.run, self.attachment, self.away_since, self.driver, self.planner = run, 0, None, None, None
-        self.attached_with, self.plan_number, self.planned_after = 0, 0, {}
+        self.attached_with, self.plan_number = 0, 0
 
     def expect(self, driver: str) -> None:
         """Expects heartbeats of a driver, from now on if it is another one than before; of none if the id is empty."""
@@ -296,15 +294,6 @@ class Pipeline:
         if self.planned[stream] <= self.reads_after(stream):
             return False
         return stream not in self.fetched or self.reading[stream] > 0
-
-    def note_plan(self, number: int, after: Mapping[str, int]) -> None:
-        """Notes that its run has asked for a plan.
-
-        Args:
-            number: The number of the plan; 0 if the run does not count them.
-            after: The last batch of each query that reads by it that is voted for, or committed.
-        """
-        self.plan_number, self.planned_after = number, after
 
     def plan(self, ends: dict[str, Position]) -> None:
         """Records where the next batch ends in each stream that it reads."""

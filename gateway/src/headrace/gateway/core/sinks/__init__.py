@@ -1,6 +1,6 @@
 """Sinks: their sessions, their transactions, and the commit logs that decide about them."""
 
-from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, QueryOwners, Segment, VotedBatch
+from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, QueryOwners, Segment
 from headrace.gateway.core.sinks.dead_letters import DeadLetters, PartLetters
 from headrace.gateway.core.sinks.parts import Holdings, OpenPart, Refused
 from headrace.gateway.core.sinks.session import Response, SinkSession
@@ -23,7 +23,6 @@ __all__ = [
     "Sink",
     "SinkSession",
     "Transaction",
-    "VotedBatch",
     "Voter",
     "Votes",
     "check_pipeline",

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from headrace.gateway.core.base.errors import NotPermitted
-from headrace.gateway.core.pipelines import Run
 from headrace.gateway.core.sinks.transaction import Transaction
 from headrace.gateway.identity import Identity
 
@@ -87,8 +86,6 @@ class CommitLog:
     """Those of `sinks` that the query no longer writes to."""
     stopped: bool = False
     """Whether the query was stopped: nobody waits for the deliveries and votes of the current run then."""
-    driver: str = ""
-    """The driver of the current run; empty if it has not said."""
 
     def decision(self, transaction: Transaction, run_ids: set[str], *, prepared: bool) -> Decision:
         """Returns the decision about a transaction of which an instance holds parts of these runs.
@@ -118,16 +115,3 @@ class CommitLog:
         """Returns the id of the run that committed a batch; empty if unknown, None if not reported."""
         named = next((s.run_id for s in self.segments if s.first_batch <= batch <= s.last_batch), None)
         return self.run_id if named is None and batch >= self.first_batch else named
-
-
-@dataclass(frozen=True, slots=True)
-class VotedBatch:
-    """A batch that a query's sinks have voted for, and the plans that prove that it was committed.
-
-    A plan proves it once the run of the reader that was attached at the vote reads on from where that plan ends.
-    """
-
-    batch: int
-    run_id: str
-    plans: dict[str, tuple[Run, int]]
-    """The run of each reader, and the number of its last plan."""

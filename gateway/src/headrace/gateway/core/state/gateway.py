@@ -17,7 +17,7 @@ from headrace.gateway.core.base.times import ClockJumps
 from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.connections import Connectors, OpenCalls, Reconnections, Refusals, Role
 from headrace.gateway.core.pipelines import Drivers, Pipeline
-from headrace.gateway.core.sinks import CommitLog, DeadLetters, QueryOwners, Sink, SinkSession, VotedBatch, Votes
+from headrace.gateway.core.sinks import CommitLog, DeadLetters, QueryOwners, Sink, SinkSession, Votes
 from headrace.gateway.core.state.deployments import Deployments
 from headrace.gateway.core.state.event_log import EventKind, EventLog
 from headrace.gateway.core.state.tracing import Tracing
@@ -62,8 +62,6 @@ class Gateway:
         """When each commit log was last reported, on the monotonic clock."""
         self.commits_reported = Signal()
         """Notified when a run has reported its commit log."""
-        self.voted_batches: dict[str, VotedBatch] = {}
-        """The last batch of each pipeline that its sinks voted for, until its commit is known."""
         self.dead_letters = DeadLetters()
         self.owners = QueryOwners()
         self.sinks_changed = Signal()
