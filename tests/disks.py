@@ -1,6 +1,7 @@
 """Disks of their own for tests: small ones, which fill up."""
 
 import os
+import resource
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,3 +36,14 @@ def fill(folder: Path) -> Path:
             except OSError:
                 continue
     return filler
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file of this process grows beyond a size, in bytes: the kernel writes a part, and then nothing; see setrlimit(2)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from headrace.machine.replacement import replace_text
 from headrace.terminal import (
     EXIT_ENVIRONMENT,
     EXIT_INVALID,
@@ -198,9 +199,6 @@ def _write(path: Path, text: str, replace: bool) -> None:
     try:
         if path.exists() and path.read_text(errors="replace") != text and not replace:
             raise Failure(f"{path} is there and differs: compare it with --stdout, and add --replace")
-        new = path.with_name(f".{path.name}.new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), "w") as file:
-            file.write(text)
-        os.replace(new, path)
+        replace_text(path, text)
     except OSError as error:
         raise Failure(f"{path} cannot be written: {error.strerror}; run as root, or name another --folder") from None

@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.contract.names import nearest
 from headrace.contract.token_files import TokenFile, TokenFileError
+from headrace.machine.replacement import replace_text
 from headrace.terminal.output import EXIT_INVALID, Failure
 
 VARIABLE = "HEADRACE_CONTEXT"
@@ -128,10 +129,7 @@ def changing_contexts() -> "Iterator[Changing]":
             fcntl.flock(lock, fcntl.LOCK_EX)
             changing = Changing(load_contexts())
             yield changing
-            new = path.with_name(f".{path.name}.new")
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(_text(changing.contexts))
-            os.replace(new, path)
+            replace_text(path, _text(changing.contexts), 0o600)
         finally:
             os.close(lock)
     except OSError as error:

@@ -121,9 +121,24 @@ class BadRecordPolicy:
             os.fsync(descriptor)
             os.close(descriptor)
         line = memoryview(letter_of(message, source=self._source, stream=stream, reason=reason))
-        while line:
-            line = line[self._file.write(line) :]
-        os.fsync(self._file.fileno())
+        whole = self._file.tell()
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._take_back(whole)
+            raise
+
+    def _take_back(self, whole: int) -> None:
+        """Removes what was written of a dead letter beyond the whole ones, after which nobody could read the next ones."""
+        assert self._file is not None
+        try:
+            self._file.truncate(whole)
+            self._file.seek(whole)
+        except OSError:
+            self._file.close()
+            self._file = None
 
     def _new_file(self, folder: Path) -> BinaryIO:
         """Returns a new file, locked for as long as the process lives: `discardable` leaves it alone."""

@@ -12,6 +12,7 @@ import click
 from headrace.contract.names import is_name
 from headrace.contract.settings import OF_GATEWAY
 from headrace.contract.token_files import descriptor_of
+from headrace.machine.replacement import replace_text
 from headrace.terminal import (
     CALL_TIMEOUT_S,
     Connection,
@@ -180,9 +181,7 @@ def _write_whole(path: Path, text: str) -> None:
     if descriptor_of(path) is not None:
         path.write_text(text)
         return
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
+    replace_text(path, text)
 
 
 def _plain_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
