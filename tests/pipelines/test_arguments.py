@@ -113,6 +113,10 @@ CAN_BE: Mapping[str, set[str]] = {
     "Pipeline.on_error": set(),
     "after": {"no time"},
     "as_of": {"True"},
+    "approximate": {"True"},
+    "by": {"None"},
+    "n": {"60"},
+    "quantile.at": {"0"},
     "before": {"no time"},
     "count_window.values": {"60"},
     "delay": {"None", "no time"},
@@ -229,7 +233,9 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "sliding": {"size": "1 hour", "every": "5 minutes"},
     "session": {"gap": "1 hour"},
     "count_window": {"values": 1},
-    **{aggregation: {} for aggregation in ("count", "total", "mean", "minimum", "maximum", "collect()")},
+    **{aggregation: {} for aggregation in ("count", "total", "mean", "minimum", "maximum", "collect()", "distinct")},
+    "top_n": {"n": 3},
+    "quantile": {"at": 0.5},
 }
 """Arguments of a valid call of each method."""
 

@@ -27,10 +27,13 @@ from headrace.pipelines import (
     collect,
     count,
     count_window,
+    distinct,
     maximum,
     mean,
     minimum,
+    quantile,
     sliding,
+    top_n,
     total,
     tumbling,
 )
@@ -188,6 +191,11 @@ def test_aggregations_have_the_types_of_what_they_aggregate() -> None:
     assert_type(by_item.aggregate(total(lambda order: order.price), name="a"), KeyedFlow[Decimal])
     assert_type(by_item.aggregate(total(of=lambda order: float(order.price)), name="b"), KeyedFlow[float])
     assert_type(hours.aggregate(total(lambda order: order.price), name="c"), KeyedFlow[Decimal])
+    assert_type(by_item.aggregate(distinct(lambda order: order.item), name="n"), KeyedFlow[int])
+    assert_type(by_item.aggregate(top_n(3, lambda order: order.price), name="o"), KeyedFlow[list[Order]])
+    assert_type(hours.aggregate(top_n(3, of=lambda order: order.item), name="p"), KeyedFlow[list[str]])
+    assert_type(by_item.aggregate(quantile(0.5, lambda order: float(order.price)), name="q"), KeyedFlow[float])
+    assert_type(hours.aggregate(quantile([0.5, 0.9], lambda order: float(order.price)), name="r"), KeyedFlow[list[float]])
     assert_type(hours.aggregate(maximum(lambda order: order.price), name="d"), KeyedFlow[Decimal])
     assert_type(flow().aggregate(maximum()), KeyedFlow[int])
     assert_type(flow().aggregate(minimum()), KeyedFlow[int])
@@ -295,6 +303,7 @@ def test_what_is_refused_when_it_runs_is_refused_by_type_checkers() -> None:
     numbers.map(str, name="texts").key_by().aggregate(total())  # type: ignore
     numbers.flat_map(abs, on_error=OnError.SKIP)  # type: ignore
     by_key.aggregate(total(str.upper), name="sums")  # type: ignore
+    by_key.aggregate(quantile(0.5, str.upper), name="quantile")  # type: ignore
 
 
 def test_formats_give_flows_their_type() -> None:

@@ -15,6 +15,7 @@ from headrace.pipelines.steps.aggregation import Aggregation, Window, collect, c
 from headrace.pipelines.steps.columnar import KeyStates
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.step import OnError
+from headrace.pipelines.steps.summaries import distinct, quantile, top_n
 from headrace.pipelines.time.time import TimeUnit
 from headrace.pipelines.windows.late import Late
 from headrace.pipelines.windows.windows import count_window, session, sliding, tumbling
@@ -47,11 +48,14 @@ __all__ = [
     "collect",
     "count",
     "count_window",
+    "distinct",
     "maximum",
     "mean",
     "minimum",
+    "quantile",
     "session",
     "sliding",
+    "top_n",
     "total",
     "tumbling",
 ]

@@ -145,14 +145,14 @@ def checked(
     empty: Any,
 ) -> Functions:
     """Returns functions of an application that check what it returns. `empty` is a new accumulator."""
-    finish = _as_it_is if output is None else lambda key, accumulator, window: present(output(key, accumulator, window))
+    finish = as_it_is if output is None else lambda key, accumulator, window: present(output(key, accumulator, window))
     joins = None if combine is None else accumulating(combine, "combine", empty)
     return Functions(initial, accumulating(update, "update", empty), finish, joins)
 
 
 def count() -> Aggregation[Any, int, int]:
     """Counts the values."""
-    return Functions(int, lambda n, _: n + 1, _as_it_is, lambda a, b: a + b)
+    return Functions(int, lambda n, _: n + 1, as_it_is, lambda a, b: a + b)
 
 
 @overload
@@ -165,13 +165,13 @@ def total(of: Callable[[T], N]) -> Aggregation[T, Any, N]: ...
 
 def total(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any]:
     """Adds up the values, or the results of a function for each."""
-    of = _selector("total", of)
-    return Functions(int, lambda sum_, value: sum_ + of(value), _as_it_is, lambda a, b: a + b)
+    of = selector("total", of)
+    return Functions(int, lambda sum_, value: sum_ + of(value), as_it_is, lambda a, b: a + b)
 
 
 def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, int], float]:
     """Computes the mean of the values, or of the results of a function for each."""
-    of = _selector("mean", of)
+    of = selector("mean", of)
     return Functions(
         lambda: (0, 0),
         lambda so_far, value: (so_far[0] + of(value), so_far[1] + 1),
@@ -193,7 +193,7 @@ def minimum(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any
 
     None counts as no value. NaN is larger than all other numbers, as in Spark SQL. The result does not depend on the order.
     """
-    return _extreme(smaller, _selector("minimum", of))
+    return _extreme(smaller, selector("minimum", of))
 
 
 @overload
@@ -209,7 +209,7 @@ def maximum(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any
 
     None counts as no value. NaN is larger than all other numbers, as in Spark SQL. The result does not depend on the order.
     """
-    return _extreme(larger, _selector("maximum", of))
+    return _extreme(larger, selector("maximum", of))
 
 
 @overload
@@ -222,20 +222,24 @@ def collect(of: Callable[[T], U]) -> Aggregation[T, Any, list[U]]: ...
 
 def collect(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, list[Any], list[Any]]:
     """Collects the values, or the results of a function for each, in a list, in the order of arrival."""
-    of = _selector("collect", of)
-    return Functions(list, lambda values, value: _appended(values, of(value)), _as_it_is, lambda a, b: a + b)
+    of = selector("collect", of)
+    return Functions(list, lambda values, value: _appended(values, of(value)), as_it_is, lambda a, b: a + b)
 
 
-def _selector(aggregation: str, of: Callable[[T], Any] | None) -> Callable[[T], Any]:
-    """Returns the function that selects what to use of each value."""
+def selector(aggregation: str, of: Callable[[T], Any] | None, parameter: str = "of") -> Callable[[T], Any]:
+    """Returns the function that selects what to use of each value.
+
+    Raises:
+        GraphError: It is no such function.
+    """
     if of is None:
         return _itself
-    check.function(f"{aggregation}(...)", "of", of, "value", instead_of_yield="return what to use of the value")
+    check.function(f"{aggregation}(...)", parameter, of, "value", instead_of_yield="return what to use of the value")
     return of
 
 
 def _extreme(choose: Callable[[Any, Any], Any], of: Callable[[Any], Any]) -> Functions:
-    return Functions(_nothing, lambda best, value: choose(best, of(value)), _as_it_is, choose)
+    return Functions(_nothing, lambda best, value: choose(best, of(value)), as_it_is, choose)
 
 
 def _appended(values: list[Any], value: Any) -> list[Any]:
@@ -243,7 +247,8 @@ def _appended(values: list[Any], value: Any) -> list[Any]:
     return values
 
 
-def _as_it_is(key: Any, accumulator: Any, window: Window | None) -> Any:
+def as_it_is(key: Any, accumulator: Any, window: Window | None) -> Any:
+    """Returns the accumulator as the result."""
     return accumulator
 
 

@@ -34,6 +34,25 @@ def larger(first: Any, second: Any) -> Any:
     return first if _is_less(second, first) else _representative(first, second)
 
 
+def order(first: Any, second: Any) -> int:
+    """Returns -1 if the first one of two values comes first, 1 if the second one does, and 0 if they are the same.
+
+    Raises:
+        TypeError: The values cannot be compared.
+    """
+    if _is_less(first, second):
+        return -1
+    return 1 if _is_less(second, first) else by_text(first, second)
+
+
+def by_text(first: Any, second: Any) -> int:
+    """Returns the order of two values by type and text, if their classes have a text of their own; 0 otherwise."""
+    if first is second or not (_has_text(first) and _has_text(second)):
+        return 0
+    one, other = _text(first), _text(second)
+    return (one > other) - (one < other)
+
+
 def _is_less(first: Any, second: Any) -> bool:
     if first is None or second is None:
         return second is not None
