@@ -220,6 +220,8 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "to_columns": {"kind": Class},
     "decode_columns": {"format": json(Class)},
     "sink": {"sink": "out"},
+    "sink_by": {"function": repr, "sinks": ["out"]},
+    "split": {"function": repr, "into": ["one", "other"]},
     "lake": {"path": "tables/out", "schema": Class},
     "stateful": {"function": keeps, "state": list},
     "stateful_flat": {"function": keeps, "state": list},

@@ -3,7 +3,7 @@
 A line with `type: ignore` is one that both checkers refuse: they report the comment otherwise.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, assert_type
@@ -205,6 +205,14 @@ def test_aggregations_have_the_types_of_what_they_aggregate() -> None:
     assert_type(hours.aggregate(count(), output=lambda key, n, window: (window.end, n), name="f"), KeyedFlow[tuple[int, int]])
     shown = hours.aggregate(total(lambda order: order.price), output=lambda key, price, window: f"{key} {price:.2f}", name="g")
     assert_type(shown, KeyedFlow[str])
+
+
+def test_flows_by_name_have_the_types_of_what_is_divided() -> None:
+    all_orders = orders(Pipeline("typed"))
+    assert_type(all_orders.split(lambda order: order.item, ["tea"], name="a"), Mapping[str, Flow[Order]])
+    by_item = all_orders.key_by(lambda order: order.item)
+    assert_type(by_item.split(lambda order: order.item, ["tea"], name="b"), Mapping[str, KeyedFlow[Order]])
+    all_orders.sink_by(lambda order: order.price, ["tea"], str, name="c")  # type: ignore
 
 
 def test_steps_keep_and_change_types() -> None:

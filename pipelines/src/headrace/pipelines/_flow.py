@@ -19,6 +19,7 @@ from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.join_steps import check_right, joined_as_of, joined_within
 from headrace.pipelines.methods import Method
 from headrace.pipelines.programs.program import program_of
+from headrace.pipelines.split_steps import split_into
 from headrace.pipelines.steps.aggregation import Aggregation, Window
 from headrace.pipelines.steps.columnar import DecodeColumns, KeyStates, StatefulColumns, ToColumns
 from headrace.pipelines.steps.context import Context
@@ -340,12 +341,65 @@ class Flow(Generic[T_co]):
         builder = self._builder
         check.name(builder.where(name, None, "sink"), "sink", sink)
         where = builder.where(name, f"to-{sink}", "sink")
-        if isinstance(encode, Format):
-            encode = encode.encoder()
-        elif encode is not None:
-            check.function(where, "encode", encode, "value", instead_of_yield="yield in a flat_map before the sink")
+        encoder = _encoder(where, encode)
         policy = builder.policy(where, on_error)
-        builder.add(Sink(builder.name_for(name, f"to-{sink}"), policy, sink, encode or to_bytes), self._number)
+        builder.add(Sink(builder.name_for(name, f"to-{sink}"), policy, sink, encoder), self._number)
+
+    def sink_by(
+        self,
+        function: Callable[[T_co], str | None],
+        sinks: Sequence[str],
+        encode: Callable[[T_co], bytes] | Format[T_co] | None = None,
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
+        """Writes each value to the sink that a function names, one of a list.
+
+        Args:
+            function: Returns the name of the sink of a value; None to write it nowhere.
+            sinks: The names of all sinks that it may return.
+            encode: As of `sink`.
+            name: The step's name.
+            on_error: The policy for values for which the function raises or returns another name, or that `encode` cannot write.
+
+        Raises:
+            GraphError: A parameter is invalid.
+        """
+        builder = self._builder
+        where = builder.where(name, own_name(function) or "sinkby", "sink_by")
+        encoder = _encoder(where, encode)
+        for sink in check.texts(where, "sinks", sinks):
+            check.name(where, "sinks", sink)
+        parts = split_into(builder, self._number, "sink_by", function, "sinks", sinks, name, on_error)
+        policy = builder.policy(where, on_error)
+        for sink, number in parts.items():
+            builder.add(Sink(builder.name_for(None, f"to-{sink}"), policy, sink, encoder), number)
+
+    def split(
+        self,
+        function: Callable[[T_co], str | None],
+        into: Sequence[str],
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "Mapping[str, Flow[T_co]]":
+        """Divides the values among several flows, each into the one that a function names.
+
+        Args:
+            function: Returns the name of a value's flow; None to drop the value.
+            into: The names of all flows. Each of them needs a consumer.
+            name: The step's name.
+            on_error: The policy for values for which the function raises or returns another name.
+
+        Returns:
+            The flows by name.
+
+        Raises:
+            GraphError: A parameter is invalid.
+        """
+        parts = split_into(self._builder, self._number, "split", function, "into", into, name, on_error)
+        return {flow: Flow(self._builder, number) for flow, number in parts.items()}
 
     def lake(
         self,
@@ -446,6 +500,18 @@ class KeyedFlow(Flow[T_co]):
     ) -> "KeyedFlow[U]":
         """Applies a function to each value and its headers. Results that are None are dropped."""
         return KeyedFlow(self._builder, self._then(methods.MAP_WITH_HEADERS, function, name, on_error))
+
+    def split(
+        self,
+        function: Callable[[T_co], str | None],
+        into: Sequence[str],
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "Mapping[str, KeyedFlow[T_co]]":
+        """Divides the values among several flows, as `Flow.split`. They keep their keys."""
+        parts = split_into(self._builder, self._number, "split", function, "into", into, name, on_error)
+        return {flow: KeyedFlow(self._builder, number) for flow, number in parts.items()}
 
     def set_headers(
         self, function: Callable[[T_co, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
@@ -821,3 +887,18 @@ def _checked_ids(builder: GraphBuilder, id: Any, within: Any, name: Any, on_erro
     if id is not None:
         check.function(where, "id", id, "value", instead_of_yield="return an id, such as a tuple")
     return span(within, f"{where}: within"), builder.policy(where, on_error)
+
+
+def _encoder(where: str, encode: Any) -> Callable[[Any], Any]:
+    """Returns the function that makes payloads.
+
+    Raises:
+        GraphError: It is no such function, nor a format.
+    """
+    if isinstance(encode, Format):
+        return encode.encoder()
+    if encode is None:
+        return to_bytes
+    check.function(where, "encode", encode, "value", instead_of_yield="yield in a flat_map before the sink")
+    found: Callable[[Any], Any] = encode
+    return found

@@ -261,7 +261,9 @@ class Pass:
     def _after(self, number: int, elements: Elements) -> None:
         consumers = self.graph.consumers[number]
         for consumer in consumers[:-1]:
-            branch, elements = self._branched(self.graph.steps[number], elements)
+            step, branch = self.graph.steps[number], elements
+            if not step.divides:
+                branch, elements = self._branched(step, elements)
             self._consume(consumer, branch)
         for consumer in consumers[-1:]:
             self._consume(consumer, elements)

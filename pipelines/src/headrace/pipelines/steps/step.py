@@ -134,6 +134,11 @@ class Step(ABC):
         return True
 
     @property
+    def divides(self) -> bool:
+        """Whether each of its results is for only one of the steps that follow, so that they need no copies."""
+        return False
+
+    @property
     def delay(self) -> int:
         """How far the event times of its results may be behind their marks, in microseconds."""
         return 0
