@@ -24,7 +24,7 @@ if missing := [name for name in _names if not any(distributions(name=name))]:
     raise pytest.UsageError(f"{', '.join(missing)} is not in .venv: run make setup-dev")
 
 # The temporary folder of this session, how calls end, the real brokers, where a test asks for one, and which heavy tests run.
-pytest_plugins = ["tests.scratch", "tests.call_status", "tests.brokers.plugin", "tests.selection.plugin"]
+pytest_plugins = ["tests.scratch", "tests.call_status", "tests.brokers.plugin", "tests.selection.plugin", "tests.shuffled_loop"]
 
 # A shell has what it runs in the background ignore SIGINT, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
