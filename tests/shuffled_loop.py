@@ -55,3 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
     seed = config.getoption("shuffle")
     if seed is not None:
         asyncio.set_event_loop_policy(ShuffledPolicy(seed))
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """The seed, with which the same run can be had again."""
+    seed = config.getoption("shuffle")
+    return None if seed is None else f"--shuffle {seed}"
