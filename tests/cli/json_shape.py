@@ -10,6 +10,7 @@ FIELDS = ["command", "ok", "summary", "result", "error"]
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d)?")
 _WITHOUT_UNIT = re.compile(r"(.*_)?(age|uptime|duration|elapsed|timeout|interval|latency|took|delay|period)")
+_UNIT_IN_FULL = re.compile(r"(.*_)?(seconds|secs|millis|milliseconds|micros|microseconds|minutes)")
 _MAPS = {"committed", "rejected_sessions", "positions", "streams_in", "ends", "environment", "conditions", "versions", "seconds"}
 """Fields whose keys are data: names of streams, of statuses, of parts that were measured."""
 
@@ -48,6 +49,8 @@ def faults_of(value: Any, where: str = "result", *, keys_are_data: bool = False)
             is_number = isinstance(field, int | float) and not isinstance(field, bool)
             if not keys_are_data and is_number and _WITHOUT_UNIT.fullmatch(name):
                 yield f"{at} is a number without a unit: end its name with _ms"
+            if not keys_are_data and is_number and _UNIT_IN_FULL.fullmatch(name):
+                yield f"{at} spells its unit: end its name with _s or _ms"
             yield from faults_of(field, at, keys_are_data=name in _MAPS)
     elif isinstance(value, list):
         for number, each in enumerate(value):

@@ -40,7 +40,7 @@ from headrace.protocol.v1.engine_pb2_grpc import EngineServiceStub
 WITHIN_S = 60.0
 SINK = {"sink": Listed("sink-0", "errors")}
 OFF = "no connector can be restarted by the gateway: "
-RESULT = {"name": "sink", "state": "runs", "pid": 2, "stopped_pid": None, "stopped_exit_code": None, "seconds": 0.5}
+RESULT = {"name": "sink", "state": "runs", "pid": 2, "stopped_pid": None, "stopped_exit_code": None, "duration_ms": 500}
 
 
 @pytest.fixture(autouse=True)

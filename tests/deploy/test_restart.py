@@ -91,7 +91,7 @@ def test_a_connector_ends_in_order_and_starts_at_once_and_nothing_else_does(tmp_
         "pid": second,
         "stopped_pid": first,
         "stopped_exit_code": 0,
-        "seconds": result["seconds"],
+        "duration_ms": result["duration_ms"],
     }
     assert (tmp_path / "ended").read_text().startswith("sink\n")
     assert [len(pids_of(watched, name)) for name in ("gateway", "source")] == [1, 1]

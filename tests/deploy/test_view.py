@@ -12,7 +12,7 @@ from headrace.deploy.view import table
 
 GATEWAY = ProcessStatus("gateway", Kind.GATEWAY, "", State.RUNS, 10, 0, 5.0, None, None, "", "run/gateway.log")
 LINES = ProcessStatus("lines", Kind.SOURCE, "file", State.RUNS, 11, 1, 5.0, None, None, "2 streams", "run/lines.log")
-FAILS = replace(LINES, state=State.FAILS, pid=None, seconds=None, next_start_seconds=3.25, reason="ended with exit code 1: no")
+FAILS = replace(LINES, state=State.FAILS, pid=None, uptime_s=None, next_start_s=3.25, reason="ended with exit code 1: no")
 RUNS = Status("deploy.toml", Condition.RUNS, None, "127.0.0.1:7433", 9.0, 12_000, 340, 5, (GATEWAY, LINES))
 DEGRADED = replace(RUNS, condition=Condition.DEGRADED, cause="lines: ended with exit code 1: no", processes=(GATEWAY, FAILS))
 
@@ -59,8 +59,8 @@ def test_documents_come_with_every_change() -> None:
         "state": "fails",
         "pid": None,
         "restarts": 1,
-        "seconds": None,
-        "next_start_seconds": 3.25,
+        "uptime_s": None,
+        "next_start_s": 3.25,
         "reason": "ended with exit code 1: no",
         "detail": "2 streams",
         "log": "run/lines.log",

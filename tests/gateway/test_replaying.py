@@ -186,6 +186,6 @@ async def test_a_replay_by_http(rig: Rig) -> None:
         call = asyncio.create_task(post(address, REPLAY, {"sink": "errors", "source": "again"}))
         await supervisor.answer((await order_of(supervisor)).id, replayed=REPLAYED)
         document = {"sink": "errors", "source": "again", "deployment": "deploy.toml", "connector": "files"}
-        assert await call == (200, {**document, "pid": 7, "seconds": 2.5})
+        assert await call == (200, {**document, "pid": 7, "duration_ms": 2500})
         assert (await post(address, REPLAY, {"sink": "other", "source": "again"}))[0] == 404
         assert (await post(address, REPLAY, {"sink": "errors"}))[0] == 400

@@ -458,7 +458,7 @@ async def test_a_restart_by_http(rig: Rig) -> None:
                 "pid": 2,
                 "stopped_pid": 1,
                 "stopped_exit_code": 0,
-                "seconds": 1.5,
+                "duration_ms": 1500,
             },
         )
         late, _ = await post(address, RESTART, {"name": "orders", "timeout_ms": 1})

@@ -66,7 +66,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     else:
         before = f"process {done['stopped_pid']} ended with exit code {done['stopped_exit_code']}"
     now = "runs" if done["state"] == "runs" else "has reached its end"
-    summary = f"{name} is restarted: {before}, process {done['pid']} {now} ({done['seconds']} s)"
+    summary = f"{name} is restarted: {before}, process {done['pid']} {now} ({done['duration_ms'] / 1000:.1f} s)"
     if as_json:
         print_result(summary, done)
     else:
@@ -99,5 +99,5 @@ def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: 
         "pid": made.pid,
         "stopped_pid": made.stopped_pid if made.HasField("stopped_pid") else None,
         "stopped_exit_code": made.stopped_exit_code if made.HasField("stopped_exit_code") else None,
-        "seconds": made.duration_ms / 1000,
+        "duration_ms": made.duration_ms,
     }

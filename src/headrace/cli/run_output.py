@@ -115,7 +115,7 @@ class Output:
         """Prints the progress of a query since its start."""
         if self.prints_json:
             figures = {"batch": now.batch, "acknowledged": now.acknowledged, "rate": round(now.rate)}
-            print_json({"seconds": round(seconds, 1), **figures, "lag": now.lag, "batch_ms": now.batch_ms}, compact=True)
+            print_json({"uptime_s": round(seconds, 1), **figures, "lag": now.lag, "batch_ms": now.batch_ms}, compact=True)
         elif self.logs_json:
             fields = {"pipeline": self.pipeline, "query": query, "batch": now.batch, "batch_ms": now.batch_ms}
             figures = {"acknowledged": now.acknowledged, "rate": round(now.rate), "lag": now.lag}

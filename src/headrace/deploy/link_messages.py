@@ -57,7 +57,7 @@ def outcome_message(number: int, document: Mapping[str, Any], *, is_restart: boo
             kind = pb.ORDER_FAILURE_KIND_REFUSED
         return pb.OrderOutcome(id=number, failure=pb.OrderFailure(kind=kind, error=document["error"]))
     result = document["result"]
-    duration_ms = round(result["seconds"] * 1000)
+    duration_ms = result["duration_ms"]
     if not is_restart:
         return pb.OrderOutcome(id=number, replayed=pb.ReplayedDeadLetters(pid=result["pid"], duration_ms=duration_ms))
     restarted = pb.RestartedConnector(

@@ -136,11 +136,11 @@ class Replays:
         return None
 
     def _answer(self, name: str, running: _Running, code: int) -> None:
-        seconds = round(time.monotonic() - running.since, 1)
+        seconds = time.monotonic() - running.since
         source, process = running.replay.source, running.process
         if code == 0:
-            self._tell(f"what {name} has written is replayed as source {source}, and acknowledged ({seconds} s)")
-            answer = {"ok": True, "result": {"pid": process.pid, "seconds": seconds}}
+            self._tell(f"what {name} has written is replayed as source {source}, and acknowledged ({seconds:.1f} s)")
+            answer = {"ok": True, "result": {"pid": process.pid, "duration_ms": round(seconds * 1000)}}
         else:
             said = f"the replay of what {name} has written {end_of(process, self._processes.disk, 0, code)} (log: {process.log})"
             self._tell(said)

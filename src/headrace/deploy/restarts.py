@@ -106,14 +106,14 @@ class Restarts:
 def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
     """Returns the answer to a restart; None while it is under way."""
     one = pending.one
-    name, seconds = one.role.name, round(now - pending.since, 1)
+    name, duration_ms = one.role.name, round((now - pending.since) * 1000)
     if one.leaves:
         return refusal(f"{name} was removed from the deployment in the meantime", is_done=True)
     started = len(one.process.pids) > pending.starts
     is_connected = one.state is State.RUNS and (one.has_session or pending.request.is_checked(one))
     if started and (is_connected or one.state is State.ENDED):
         process = {"pid": one.process.pid, "stopped_pid": pending.pid, "stopped_exit_code": one.stopped_with}
-        return {"ok": True, "result": {"name": name, "state": str(one.state), **process, "seconds": seconds}}
+        return {"ok": True, "result": {"name": name, "state": str(one.state), **process, "duration_ms": duration_ms}}
     if started and one.reason is not None:
         return refusal(f"{name} was restarted, and has failed: {one.reason} (log: {one.process.log})", is_done=True)
     if started and one.state is State.RUNS and now - one.started_at >= STABLE_S:
@@ -125,5 +125,5 @@ def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
         )
     if now - pending.since > ANSWER_WITHIN_S:
         lacks = "no session at the gateway" if started else "not been started again"
-        return refusal(f"{name} has {lacks} after {seconds:.0f} s (log: {one.process.log})", is_done=True)
+        return refusal(f"{name} has {lacks} after {now - pending.since:.0f} s (log: {one.process.log})", is_done=True)
     return None

@@ -63,8 +63,8 @@ class ProcessStatus:
         state: Its state.
         pid: Its process id; None while it is not running.
         restarts: Number of restarts.
-        seconds: How long it has been running; None while it is not.
-        next_start_seconds: Seconds until it is restarted; None if it will not be.
+        uptime_s: How long it has been running, in seconds; None while it is not.
+        next_start_s: Seconds until it is restarted; None if it will not be.
         reason: Why it last ended; None once it has been stable again.
         detail: Its throughput or its problem; empty for nothing.
         log: Its log file.
@@ -76,8 +76,8 @@ class ProcessStatus:
     state: State
     pid: int | None
     restarts: int
-    seconds: float | None
-    next_start_seconds: float | None
+    uptime_s: float | None
+    next_start_s: float | None
     reason: str | None
     detail: str
     log: str
@@ -92,7 +92,7 @@ class Status:
         condition: Its condition.
         cause: What keeps it from running, the first cause if there are several; None if nothing does.
         gateway: The gateway's address; None until it listens.
-        seconds: Seconds since the deployment started.
+        uptime_s: Seconds since the deployment started.
         acknowledged: Messages acknowledged since the gateway started; None if the gateway does not report it.
         rate: Recently acknowledged messages per second.
         lag: Messages not yet processed; None if the gateway does not report it.
@@ -103,7 +103,7 @@ class Status:
     condition: Condition
     cause: str | None
     gateway: str | None
-    seconds: float
+    uptime_s: float
     acknowledged: int | None
     rate: int
     lag: int | None

@@ -133,6 +133,6 @@ def _why(process: ProcessStatus) -> str:
     """Returns why a process is not running, and when it will be restarted; empty if nothing is wrong."""
     if process.reason is None or process.state not in _STATES_WITH_REASON:
         return ""
-    again = f"; restarts in {process.next_start_seconds:.1f} s" if process.next_start_seconds is not None else ""
+    again = f"; restarts in {process.next_start_s:.1f} s" if process.next_start_s is not None else ""
     log = f" (log: {process.log})" if process.state is State.FAILS else ""
     return f"{process.reason}{again}{log}"

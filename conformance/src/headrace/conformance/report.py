@@ -60,7 +60,7 @@ def document(results: Sequence[Result]) -> list[dict[str, Any]]:
         {
             "check": result.check.name,
             "outcome": result.outcome.value,
-            "seconds": round(result.seconds, 3),
+            "duration_s": round(result.seconds, 3),
             "fault": result.check.fault,
             "rules": [{"rule": rule, "link": link(rule)} for rule in result.check.rules],
             "detail": result.detail,

@@ -53,5 +53,5 @@ export function Replay({ sink, deployment, sources, onClose }: Props) {
 }
 
 function told(made: Replayed): string {
-  return `All dead letters of ${made.sink} are sent as source ${made.source}, and acknowledged (${made.seconds} s).`;
+  return `All dead letters of ${made.sink} are sent as source ${made.source}, and acknowledged (${made.duration_ms / 1000} s).`;
 }

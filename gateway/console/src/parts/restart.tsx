@@ -35,5 +35,5 @@ function told(made: Restarted): string {
       ? "it was not running"
       : `process ${made.stopped_pid} ended with exit code ${made.stopped_exit_code}`;
   const now = made.state === "runs" ? "runs" : "has reached its end";
-  return `${made.name} is restarted: ${before}, process ${made.pid} ${now} (${made.seconds} s).`;
+  return `${made.name} is restarted: ${before}, process ${made.pid} ${now} (${made.duration_ms / 1000} s).`;
 }

@@ -49,11 +49,11 @@ def replay(
     with connection.failures(f"dead letters of {sink} are not replayed", of_request=True), connection.channel() as channel:
         call = AdminServiceStub(channel).ReplayDeadLetters
         answer = call(request, timeout=timeout + _ANSWERS_LATER_S, metadata=connection.metadata)
-    seconds = answer.replayed.duration_ms / 1000
+    seconds = round(answer.replayed.duration_ms / 1000, 1)
     where = f"{answer.connector} of {answer.deployment}"
     summary = f"dead letters of {sink} are replayed as source {source}, and acknowledged: {where} ({seconds} s)"
     if as_json:
         result = {"sink": sink, "source": source, "deployment": answer.deployment, "connector": answer.connector}
-        print_result(summary, {**result, "pid": answer.replayed.pid, "seconds": seconds})
+        print_result(summary, {**result, "pid": answer.replayed.pid, "duration_ms": answer.replayed.duration_ms})
     else:
         print_text(summary)

@@ -30,7 +30,7 @@ from headrace.machine.resources import keep_freed_memory
 
 QUIET = "HEADRACE_QUIET"
 """The environment variable that silences a worker whose task Spark has ended."""
-IDLE_S = "HEADRACE_IDLE_WORKER_SECONDS"
+IDLE_S = "HEADRACE_IDLE_WORKER_S"
 """The environment variable for how long an idle worker waits, in seconds: an hour by default; 0 ends it, as in Spark."""
 _NO_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OMP_NUM_THREADS": "1"}
 """The variables without which Arrow and NumPy start threads when they are imported."""

@@ -92,7 +92,7 @@ class RestartDocument(TypedDict):
     pid: int
     stopped_pid: int | None
     stopped_exit_code: int | None
-    seconds: float
+    duration_ms: int
 
 
 class LogRequest(Request):
@@ -134,7 +134,7 @@ class ReplayDocument(TypedDict):
     deployment: str
     connector: str
     pid: int
-    seconds: float
+    duration_ms: int
 
 
 class ReloadRequest(Request):
@@ -210,7 +210,7 @@ async def _restart(gateway: Gateway, caller: Caller, request: RestartRequest) ->
         "pid": made.pid,
         "stopped_pid": made.stopped_pid if made.HasField("stopped_pid") else None,
         "stopped_exit_code": made.stopped_exit_code if made.HasField("stopped_exit_code") else None,
-        "seconds": made.duration_ms / 1000,
+        "duration_ms": made.duration_ms,
     }
 
 
@@ -228,7 +228,7 @@ async def _replay(gateway: Gateway, caller: Caller, request: ReplayRequest) -> R
         "deployment": answer.deployment,
         "connector": answer.connector,
         "pid": answer.replayed.pid,
-        "seconds": answer.replayed.duration_ms / 1000,
+        "duration_ms": answer.replayed.duration_ms,
     }
 
 
