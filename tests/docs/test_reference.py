@@ -26,6 +26,7 @@ from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2, connector_pb2, frame_pb2, source_pb2
 
 SPARK, GATEWAY, PROTOCOL = "docs/write/spark.md", "docs/run/gateway.md", "docs/reference/protocol.md"
+STATUS = "docs/reference/status.md"
 
 
 def names(page: str, heading: str) -> list[str]:
@@ -137,10 +138,10 @@ def test_fields_of_the_status() -> None:
     for name, part in document.items():
         fields: Any = part[0] if isinstance(part, list) else part
         # The page sorts fields by subject. A document begins with the fields of the protocol; its order means nothing.
-        assert sorted(names(GATEWAY, f"`{name}`")) == sorted(fields), name
+        assert sorted(names(STATUS, f"`{name}`")) == sorted(fields), name
     process = admin_pb2.DeploymentStatus(processes=[admin_pb2.ProcessState(kind=1, state=1)])  # type: ignore[arg-type]
     (deployment,) = status_document("", admin_pb2.GetStatusResponse(deployments=[process]))["deployments"]
-    assert sorted(names(GATEWAY, "Processes of a deployment")) == sorted(deployment["processes"][0])
+    assert sorted(names(STATUS, "Processes of a deployment")) == sorted(deployment["processes"][0])
 
 
 def test_events_of_the_log_and_details_of_streams_are_in_the_code() -> None:

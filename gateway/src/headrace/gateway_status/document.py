@@ -1,7 +1,7 @@
 """The types of the status document: what the messages of the protocol contain, and what the gateway makes of it.
 
 `headrace.protocol.v1.admin_documents` has the fields that a document takes from its message as they are; it is generated from
-the protocol. Sizes are in bytes and times in milliseconds; docs/run/gateway.md explains each field.
+the protocol. Sizes are in bytes and times in milliseconds; docs/reference/status.md explains each field.
 """
 
 # Pydantic, which makes the JSON schemas, needs this one before Python 3.12.

@@ -142,7 +142,7 @@ def openapi_document() -> dict[str, Any]:
             "description": "The status of a gateway, at most a second old. Sizes are in bytes, and times in milliseconds.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "externalDocs": {"url": "https://github.com/headrace/headrace/blob/main/docs/run/gateway.md#status"},
+        "externalDocs": {"url": "https://github.com/headrace/headrace/blob/main/docs/reference/status.md"},
         "paths": {
             **{path.replace(":path", ""): {"get": _operation(path)} for path in PATHS},
             **{path: {"post": _change(path)} for path in CHANGES},
