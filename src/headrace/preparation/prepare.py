@@ -118,4 +118,4 @@ def _wait_for_end(process: OwnedProcess, what: str) -> None:
             raise PreparationFailed(f"{what} took longer than {_WITHIN_S:.0f} s", process.tail())
         time.sleep(_LOOKS_EVERY_S)
     if code:
-        raise PreparationFailed(f"{what} failed", process.tail())
+        raise PreparationFailed(f"{what} failed with exit code {code}", process.tail())

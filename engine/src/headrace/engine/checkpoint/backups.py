@@ -167,7 +167,7 @@ def _copy_whole(source: Tree, target: Tree) -> Backup:
         for name in digests.keys() - names:
             target.delete(_FILES + name)
         if found.states is not None and (wrong := check_states(target, found.states, _FILES)):
-            raise CheckpointError(f"{source.url} is not whole: {'; '.join(wrong[:3])}")
+            raise CheckpointError(f"{source.url} is not whole: {'; '.join(wrong[:3])}; restore it from a backup")
         files = {name: digests[name] for name in sorted(names)}
         return Backup(source.url, found.query, found.batch, found.located, files)
     raise CheckpointError(
@@ -207,7 +207,7 @@ def _examined(tree: Tree) -> tuple[Contents, list[str]]:
             wrong = [] if found.states is None else check_states(tree, found.states)
         except FileNotFoundError as missing:
             if last_committed(tree) == batch:
-                raise CheckpointError(f"{missing} is missing") from None
+                raise CheckpointError(f"{tree.url} is not whole: {missing} is missing; restore it from a backup") from None
             continue
         if not wrong or last_committed(tree) == batch:
             return found, wrong

@@ -57,7 +57,7 @@ def hear(gateway: Gateway, driver: str, peer: str) -> None:
         MalformedMessage: its id is missing or too long.
     """
     if not check_length("driver", driver):
-        raise MalformedMessage("want the id of the driver that runs")
+        raise MalformedMessage("a heartbeat without driver: name the driver that runs")
     for pipeline in gateway.pipelines.values():
         if pipeline.driver is not None and pipeline.driver_id == driver:
             pipeline.driver.heard(peer)
