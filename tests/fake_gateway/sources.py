@@ -97,7 +97,7 @@ class FakeSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         self, stream_id: int, sequence: int, epoch: int = 0, cursor: bytes | None = None, returns: frame_pb2.Frame | None = None
     ) -> None:
         """Acknowledges, and gives the credit of a frame back where one is named."""
-        position = frame_pb2.Position(sequence=sequence, epoch=epoch, cursor=cursor)
+        position = frame_pb2.Position(epoch=epoch, sequence=sequence, cursor=cursor)
         credit = None
         if returns is not None:
             credit = pb.Credit(bytes=returns.ByteSize() + FRAME_OVERHEAD, messages=returns.count)

@@ -153,7 +153,7 @@ async def test_a_partition_that_appears_before_any_is_asked_for_begins_with_its_
         ({"7": Position(sequence=1)}, InvalidSource, "partition '7', which it was not asked for"),
         ({"0": Position(sequence=-1)}, InvalidSource, "for partition '0'"),
         ({"0": Position(sequence=2**63)}, InvalidSource, "for partition '0'"),
-        ({"0": Position(sequence=1, epoch=3)}, InvalidSource, "for partition '0'"),
+        ({"0": Position(epoch=3, sequence=1)}, InvalidSource, "for partition '0'"),
         (RuntimeError("no leader"), SourceFailed, r"starts\(\) raised RuntimeError: no leader"),
     ],
 )
