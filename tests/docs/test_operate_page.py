@@ -1,4 +1,4 @@
-"""The page about operating a gateway says which paths there are, and what they need."""
+"""The pages about operating a gateway and its HTTP API list what there is: paths, rights, limits and kinds of problems."""
 
 import json
 from datetime import UTC, datetime
@@ -17,13 +17,13 @@ from headrace.gateway.rules import CHANGES, OPEN_PATHS, PATHS
 from headrace.gateway_status import ProblemDocument
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 
-PAGE, EVIDENCE = "docs/run/operate.md", "docs/internals/evidence.md"
+PAGE, API, EVIDENCE = "docs/run/operate.md", "docs/reference/http.md", "docs/internals/evidence.md"
 
 
 def test_every_path_is_on_the_page_with_the_rights_that_it_needs() -> None:
     documented = {
         path.replace("{name}", "{name:path}"): set(codes(row[1]))
-        for row in table(PAGE, "Operating a gateway")
+        for row in table(API, "The HTTP API")
         for path in codes(row[0])
     }
     assert documented == {path: {right.value for right in needed} for path, needed in PATHS.items()}
@@ -34,7 +34,7 @@ def test_every_path_has_a_rule_and_every_rule_a_path() -> None:
     assert {getattr(route, "path", None) for route in app.routes} == {*PATHS, *CHANGES, *OPEN_PATHS}
 
 
-@pytest.mark.parametrize("example", blocks(PAGE, "toml"), ids=lambda block: block.heading)
+@pytest.mark.parametrize("example", blocks(API, "toml"), ids=lambda block: block.heading)
 def test_examples_of_configurations_are_valid(example: object, tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text(example.text)  # type: ignore[attr-defined]
@@ -42,7 +42,7 @@ def test_examples_of_configurations_are_valid(example: object, tmp_path: Path) -
 
 
 def test_limits_are_what_the_page_says() -> None:
-    page = " ".join(text(PAGE).split())
+    page = " ".join(text(API).split())
     assert f"has at most {server.MAX_HEADER_BYTES // 1024} KiB of headers" in page
     assert f"longer than {server.REQUEST_TIMEOUT_S:g} s is cut off" in page
     assert f"at most {server.MAX_CONNECTIONS} connections" in page
