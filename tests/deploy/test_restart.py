@@ -344,4 +344,4 @@ def test_the_command(tmp_path: Path, callers: Callers) -> None:
     after = CliRunner().invoke(cli, ["restart", "sink", "--deployment", str(file)])
     assert (after.exit_code, after.output.startswith("Error: no deployment runs in ")) == (1, True)
     missing = CliRunner().invoke(cli, ["restart", "sink", "--deployment", str(tmp_path / "none.toml")])
-    assert (missing.exit_code, "none.toml: cannot be read" in missing.output) == (2, True)
+    assert (missing.exit_code, "none.toml: name the deployment" in missing.output) == (2, True)
