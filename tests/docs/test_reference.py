@@ -26,7 +26,7 @@ from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2, connector_pb2, frame_pb2, source_pb2
 
 SPARK, GATEWAY, PROTOCOL = "docs/write/spark.md", "docs/run/gateway.md", "docs/reference/protocol.md"
-STATUS = "docs/reference/status.md"
+STATUS, OPERATE = "docs/reference/status.md", "docs/run/operate.md"
 
 
 def names(page: str, heading: str) -> list[str]:
@@ -148,7 +148,7 @@ def test_events_of_the_log_and_details_of_streams_are_in_the_code() -> None:
     code = "".join(path.read_text() for path in Path(headrace.gateway.__file__).parent.rglob("*.py"))
     events = [span for span in codes(" ".join(section(GATEWAY, "`[log]`").split())) if " " in span]
     assert len(events) > 5
-    details = [codes(row[1]) for row in table(GATEWAY, "When a stream makes no progress")]
+    details = [codes(row[1]) for row in table(OPERATE, "When a stream makes no progress")]
     told = [part for detail in details for text in detail for part in text.split(" NAME")]
     assert len(told) > 5
     assert [text for text in (*events, *told) if text.removeprefix(", ") not in code] == []
@@ -158,7 +158,7 @@ def test_states_of_streams() -> None:
     states = {state.removeprefix("STREAM_STATE_").lower() for state in admin_pb2.StreamState.DESCRIPTOR.values_by_name} - {
         "unspecified"
     }
-    assert set(names(GATEWAY, "When a stream makes no progress")) == states
+    assert set(names(OPERATE, "When a stream makes no progress")) == states
 
 
 # The protocol
