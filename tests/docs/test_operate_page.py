@@ -22,9 +22,7 @@ PAGE, API, EVIDENCE = "docs/run/operate.md", "docs/reference/http.md", "docs/int
 
 def test_every_path_is_on_the_page_with_the_rights_that_it_needs() -> None:
     documented = {
-        path.replace("{name}", "{name:path}"): set(codes(row[1]))
-        for row in table(API, "The HTTP API")
-        for path in codes(row[0])
+        path.replace("{name}", "{name:path}"): set(codes(row[1])) for row in table(API, "The HTTP API") for path in codes(row[0])
     }
     assert documented == {path: {right.value for right in needed} for path, needed in PATHS.items()}
 

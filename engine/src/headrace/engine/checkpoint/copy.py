@@ -37,7 +37,7 @@ class CheckpointCopy:
         copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
         target = self._path(f"{self._new}/{name}")
         if not copy(self._reading, source, self._writing, target, False, True, self._configuration):
-            raise CheckpointError(f"{self._old}/{name} cannot be copied to {self._new}: check the rights of both folders and the space")
+            raise CheckpointError(f"{self._old}/{name} cannot be copied to {self._new}: check rights and space")
         return True
 
     def copy_states(self, name: str) -> None:
