@@ -14,7 +14,7 @@ from tests.engine.frames import Message, frame
 from headrace.contract.errors import HeadraceError
 from headrace.engine import CheckpointError
 from headrace.engine.applications.real_time import worker as worker_module
-from headrace.engine.applications.real_time.crossing import crossing
+from headrace.engine.applications.real_time.bucket_process import crossing
 from headrace.engine.applications.real_time.following import Arrived
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.real_time.worker import MAX_MISSED, RealTimeWorker

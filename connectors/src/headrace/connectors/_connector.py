@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from headrace.connectors._errors import ConnectorUnavailable, MissingExtra
@@ -30,6 +31,8 @@ P = TypeVar("P", bound="Parameters")
 
 BUNDLED = "headrace-connectors"
 """The distribution of the bundled connectors."""
+VERSION = version(BUNDLED)
+"""Its version, which they report."""
 RESERVED = ("connector", "instance", "gateway", "verbose", "help")
 """Names of no parameter: every connector reserves them."""
 

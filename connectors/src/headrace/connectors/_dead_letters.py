@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors.version import VERSION
+from headrace.connectors._connector import VERSION
 from headrace.sdk import InvalidSource, Message, Position, Source, SourceFailed
 
 _PREFIX = "headrace-"

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.acceptor import Acceptor, Peer
 from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.inbox import Inbox
 from headrace.connectors.listening import Listening
-from headrace.connectors.version import VERSION
 from headrace.contract.addresses import joined_address
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 

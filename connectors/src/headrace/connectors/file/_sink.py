@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.file._format import SinkFormat, encode
 from headrace.connectors.file._output import Output, Rotation
 from headrace.connectors.file.disk import Disk
 from headrace.connectors.file.staging import Staging
 from headrace.connectors.sink_folder import HIDDEN, LOCK
-from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, InvalidSink, Outcome, Outcomes, Part, Recovered, Refused, Rows, Transaction, TwoPhaseSink
 
 log = logging.getLogger("headrace.connectors")

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Generator, Sequence
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors._records import BadRecord, Format
 from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.file._encoding import Encoding
@@ -17,7 +18,6 @@ from headrace.connectors.file.parts import Changed, Key, Part, is_copy, part_at
 from headrace.connectors.file.reader import Reader
 from headrace.connectors.file.turns import Turns
 from headrace.connectors.file.watch import State, Watch, state_of
-from headrace.connectors.version import VERSION
 from headrace.contract.backoff import Backoff
 from headrace.sdk import CLOSE, GONE, Backlog, Batch, Close, InvalidSource, Message, Position, PositionLost
 

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.http._parameters import NO_PROXY, HttpSinkParameters
 from headrace.connectors.http._sending import Sending
 from headrace.connectors.http.requests import Requests
 from headrace.connectors.tls_files import client_context
-from headrace.connectors.version import VERSION
 from headrace.contract.proxies import Proxy, http_proxy
 from headrace.sdk import WRITTEN, AsyncSink, InvalidSink, Message, Outcome, Outcomes, Part, Refused, Rows
 

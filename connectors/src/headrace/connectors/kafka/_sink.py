@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._parameters import KafkaSinkParameters
 from headrace.connectors.kafka.cluster import Cluster
@@ -12,7 +13,6 @@ from headrace.connectors.kafka.outages import Outages
 from headrace.connectors.kafka.records import CODECS, missing_package
 from headrace.connectors.kafka.route import NoTopic, Route
 from headrace.connectors.kafka.writer import Writer
-from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, IdempotentSink, InvalidSink, Message, Outcomes, Refused, Rows, SinkFailed, Transaction
 
 

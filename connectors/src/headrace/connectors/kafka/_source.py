@@ -8,6 +8,7 @@ from datetime import datetime
 
 from kafka import TopicPartition
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors._parameters import start_of
 from headrace.connectors.bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
@@ -20,7 +21,6 @@ from headrace.connectors.kafka.open_transactions import OpenTransactions
 from headrace.connectors.kafka.reading import Reading
 from headrace.connectors.kafka.stretches import Damage
 from headrace.connectors.retry import FIRST_S, MAX_BACKOFF_S, ThrottledLog
-from headrace.connectors.version import VERSION
 from headrace.contract.backoff import Backoff
 from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 

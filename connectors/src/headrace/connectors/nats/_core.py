@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from nats.aio.msg import Msg
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.nats._errors import NatsAway
 from headrace.connectors.nats._parameters import NatsCoreParameters
@@ -14,7 +15,6 @@ from headrace.connectors.nats.client import heed_cancellation
 from headrace.connectors.nats.columns import batch_of
 from headrace.connectors.nats.connection import connected
 from headrace.connectors.retry import Retry
-from headrace.connectors.version import VERSION
 from headrace.sdk import Backlog, Batch, Position, SourceKind
 
 log = logging.getLogger(__name__)

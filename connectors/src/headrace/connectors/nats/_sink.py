@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.nats._errors import NatsAway, NatsError, SubjectFull, explain
 from headrace.connectors.nats._parameters import NatsSinkParameters
 from headrace.connectors.nats.connection import connect
@@ -11,7 +12,6 @@ from headrace.connectors.nats.publisher import REPEATED, STORED, UNROUTED, Answe
 from headrace.connectors.nats.settings import passes, reported
 from headrace.connectors.nats.streams import NoAcknowledgements, Streams
 from headrace.connectors.retry import Retry, gave_up
-from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, AsyncSink, Outcome, Outcomes, Refused, Rows
 
 log = logging.getLogger(__name__)

@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.nats._errors import NatsAway
 from headrace.connectors.nats._parameters import NatsConsumerParameters, NatsParameters
 from headrace.connectors.nats.client import Client
 from headrace.connectors.nats.connection import connected
 from headrace.connectors.retry import Retry
-from headrace.connectors.version import VERSION
 from headrace.sdk import Batch
 
 Given = TypeVar("Given", NatsParameters, NatsConsumerParameters)

@@ -6,6 +6,7 @@ from functools import partial
 
 from psycopg import sql
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.postgresql._parameters import PostgreSQLOutboxParameters
 from headrace.connectors.postgresql.database import Database, Session
@@ -16,7 +17,6 @@ from headrace.connectors.postgresql.reading import Reading
 from headrace.connectors.postgresql.strays import Strays
 from headrace.connectors.postgresql.table import Table, find_table
 from headrace.connectors.postgresql.watch import Watch, partition_of
-from headrace.connectors.version import VERSION
 from headrace.contract.names import is_stream_name
 from headrace.sdk import Backlog, Batch, InvalidSource, Position
 

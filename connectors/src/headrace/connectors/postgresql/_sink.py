@@ -8,6 +8,7 @@ from functools import partial
 import psycopg
 from psycopg import sql
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.postgresql import prepared
 from headrace.connectors.postgresql._parameters import PostgreSQLSinkParameters
 from headrace.connectors.postgresql.batches import Batches
@@ -20,7 +21,6 @@ from headrace.connectors.postgresql.table import find_columns
 from headrace.connectors.postgresql.target import described, filling, find_target, key_of
 from headrace.connectors.postgresql.trial import Trial, outcomes_of, trial_of
 from headrace.connectors.postgresql.writing import Inserting
-from headrace.connectors.version import VERSION
 from headrace.sdk import AsyncTwoPhaseSink, InvalidSink, Outcomes, Part, Recovered, Rows, Transaction
 
 log = logging.getLogger("headrace.connectors")

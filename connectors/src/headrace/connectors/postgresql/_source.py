@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.postgresql._parameters import PostgreSQLParameters
 from headrace.connectors.postgresql.database import Database
 from headrace.connectors.postgresql.reading import Reading
 from headrace.connectors.postgresql.watch import Watch
-from headrace.connectors.version import VERSION
 from headrace.sdk import Backlog, Batch, InvalidSource, Position
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameters
 from headrace.connectors.postgresql.batches import Batches
 from headrace.connectors.postgresql.chunk import Chunk, chunks
@@ -14,7 +15,6 @@ from headrace.connectors.postgresql.names import name
 from headrace.connectors.postgresql.target import described, find_target
 from headrace.connectors.postgresql.trial import Trial, outcomes_of, trial_of
 from headrace.connectors.postgresql.writing import Upserting, upserting
-from headrace.connectors.version import VERSION
 from headrace.sdk import AsyncIdempotentSink, InvalidSink, Outcomes, Rows, Transaction
 
 _KEPT_BYTES = 64 << 20

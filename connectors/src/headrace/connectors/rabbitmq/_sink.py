@@ -5,12 +5,12 @@ import time
 from collections.abc import Sequence
 from typing import cast
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.rabbitmq._errors import RabbitMQError, Rejected, Unavailable
 from headrace.connectors.rabbitmq._parameters import RabbitMQSinkParameters
 from headrace.connectors.rabbitmq.outgoing import Outgoing, RoutingKey, Unfit, outgoing
 from headrace.connectors.rabbitmq.publisher import Publisher
 from headrace.connectors.retry import Retry, gave_up
-from headrace.connectors.version import VERSION
 from headrace.sdk import WRITTEN, AsyncSink, Message, Outcome, Outcomes, Part, Refused, Rows
 
 _TOO_LARGE = re.compile(r"message size \d+ is larger than .*max size (\d+)")

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
+from headrace.connectors._connector import VERSION
 from headrace.connectors.bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.rabbitmq._errors import QueueMissing, Unavailable
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters, RabbitMQStreamParameters
 from headrace.connectors.rabbitmq.columns import Columns
 from headrace.connectors.retry import Retry
-from headrace.connectors.version import VERSION
 from headrace.contract.names import to_name
 from headrace.sdk import InvalidSource
 

@@ -6,10 +6,9 @@ import sys
 
 from pydantic import Field
 
-from headrace.connectors._connector import Implementation
+from headrace.connectors._connector import VERSION, Implementation
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.file._format import json_lines
-from headrace.connectors.version import VERSION
 from headrace.sdk import Rows, Sink
 
 

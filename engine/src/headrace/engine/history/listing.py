@@ -7,8 +7,7 @@ from urllib.parse import unquote
 from pyarrow import fs
 
 from headrace.engine._errors import HistoryError
-from headrace.engine.history.files import LINES, PACKED_LINES, PARQUET, File, Values
-from headrace.engine.history.stores import store_of
+from headrace.engine.history.files import LINES, PACKED_LINES, PARQUET, File, Values, store_of
 from headrace.engine.history.tables import ICEBERG, METADATA, of_delta, of_iceberg
 
 _KINDS = {".parquet": PARQUET, ".jsonl": LINES, ".ndjson": LINES, ".json": LINES}

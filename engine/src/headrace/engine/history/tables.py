@@ -5,8 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine._errors import HistoryError
-from headrace.engine.history.files import PARQUET, File, Values
-from headrace.engine.history.stores import LAKE_INSTALL, store_of
+from headrace.engine.history.files import LAKE_INSTALL, PARQUET, File, Values, store_of
 from headrace.engine.s3_environment import of_pyiceberg
 
 if TYPE_CHECKING:

@@ -4,12 +4,14 @@ It ends with the driver, whatever ends the driver. States that it has not saved 
 """
 
 import os
+import pickle
 import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -19,17 +21,19 @@ from pyspark import SparkFiles, cloudpickle
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine.applications.real_time.buckets import Buckets, RowsByBucket, Saved
-from headrace.engine.applications.real_time.crossing import crossing
 from headrace.engine.applications.stages.call_files import record_calls
 from headrace.engine.applications.stages.plan import BlockRow, Plan
 from headrace.engine.checkpoint.manifests import Bucket, Entry
 from headrace.engine.checkpoint.state_files import StateFiles
 from headrace.engine.collector import paused_collector
 from headrace.logs.output import configure_from_environment
+from headrace.pipelines.runtime import text_of
 
 STOP_S = 10.0
 """How long a function may run after the driver has ended, in seconds, before the process ends anyway."""
 
+_KNOWN = ("builtins", "headrace")
+"""The packages whose errors every process can read. Those of an application may need modules that only it has."""
 _Wire = dict[int, list[tuple[Any, ...]]]
 
 
@@ -224,6 +228,23 @@ def main() -> None:
     threading.Thread(target=_end_late, args=(connection.fileno(),), name="headrace-end", daemon=True).start()
     with suppress(EOFError, OSError):
         _serve(connection)
+
+
+def crossing(error: BaseException) -> Exception:
+    """The error itself if every process can read it, otherwise one with its type, its text, and where it was raised."""
+    if isinstance(error, Exception) and type(error).__module__.partition(".")[0] in _KNOWN and _is_whole(error):
+        return error
+    trace = traceback.extract_tb(error.__traceback__)
+    where = f" ({trace[-1].filename}, line {trace[-1].lineno}, in {trace[-1].name})" if trace else ""
+    return HeadraceError(f"{type(error).__name__}: {text_of(error)}{where}")
+
+
+def _is_whole(error: Exception) -> bool:
+    """Whether an error arrives as it is: it may have arguments that cannot be pickled, or not be made of its arguments."""
+    try:
+        return text_of(pickle.loads(pickle.dumps(error))) == text_of(error) == str(error)
+    except Exception:
+        return False
 
 
 if __name__ == "__main__":

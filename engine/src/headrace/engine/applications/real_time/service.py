@@ -9,7 +9,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
-from headrace.engine.applications.real_time.crossing import crossing
+from headrace.engine.applications.real_time.bucket_process import crossing
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.real_time.worker import Reached, RealTimeWorker
 from headrace.engine.applications.stages.plan import BlockRow

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from headrace.engine._errors import CheckpointError, SinkAway
 from headrace.engine.applications.real_time.arrivals import Arrivals
 from headrace.engine.applications.real_time.at_once import AtOnce
-from headrace.engine.applications.real_time.bucket_process import BucketProcess
-from headrace.engine.applications.real_time.crossing import crossing
+from headrace.engine.applications.real_time.bucket_process import BucketProcess, crossing
 from headrace.engine.applications.real_time.following import Arrived, Following
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.real_time.processor import Processor
