@@ -302,6 +302,13 @@ UNTITLED = """() => [...document.querySelectorAll('main *')].filter((one) => {
 }).map((one) => one.outerHTML)"""
 
 
+ENDS = """() => [...document.querySelectorAll('.node .long-name')].filter((one) => {
+    const [end, name] = [one.lastElementChild, one.closest('.name')].map((part) => part.getBoundingClientRect());
+    return end.width > 0 && end.right <= name.right + 1;
+}).map((one) => one.lastElementChild.textContent)"""
+"""The ends of names that are shown whole, whether or not the name is cut before."""
+
+
 @pytest.mark.parametrize("width", [1440, 400])
 async def test_long_names_are_whole_or_have_a_title(page: Page, width: int) -> None:
     await page.set_viewport_size({"width": width, "height": 900})
@@ -321,5 +328,8 @@ async def test_long_names_are_whole_or_have_a_title(page: Page, width: int) -> N
         await expect(page.locator(".node").filter(has_text=LONG_NAME)).to_be_visible()
         assert await page.evaluate(UNTITLED) == []
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        # The names of a site often differ in nothing else.
+        assert LONG_NAME[-12:] in await page.evaluate(ENDS)
+        await expect(page.get_by_role("link", name=f"stream {LONG_NAME}", exact=True)).to_be_visible()
         await connector.close()
         await reader.close()

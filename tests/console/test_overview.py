@@ -140,7 +140,7 @@ async def test_a_fault_is_named_first_with_the_way_to_its_remedy(page: Page, tro
     verdict = page.get_by_role("region", name="Verdict")
     await expect(verdict).to_contain_text("in trouble")
     await expect(verdict).to_contain_text("sink out")
-    await verdict.get_by_role("link", name=re.compile("remed")).click()
+    await verdict.get_by_role("link", name=re.compile("^Remedy")).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Health")
 
 

@@ -2,7 +2,7 @@ import { useEffect, useState, useSyncExternalStore, type ReactNode } from "react
 import { signOut } from "./client/api";
 import type { Feed, Snapshot } from "./client/feed";
 import { causes, isFault } from "./model/causes";
-import { bytes, counted } from "./model/format";
+import { bytes, clockTime, counted } from "./model/format";
 import { Age } from "./parts/age";
 import { SearchField } from "./parts/search_field";
 import { adjust, formatRoute, go, useRoute, VIEWS, type View } from "./model/route";
@@ -129,7 +129,7 @@ function Connection({ snapshot }: { snapshot: Snapshot }) {
         <p>
           <strong>Disconnected.</strong>{" "}
           {snapshot.heardAt
-            ? `What you see is as of ${new Date(snapshot.heardAt).toLocaleTimeString()}. Connecting again…`
+            ? `What you see is as of ${clockTime(snapshot.heardAt)}. Connecting again…`
             : "The gateway does not answer. Connecting again…"}
         </p>
       )}

@@ -9,9 +9,9 @@ export function count(value: number | bigint): string {
   return WHOLE.format(value);
 }
 
-/** 1 becomes "1 message", and 1234 becomes "1,234 messages". */
+/** 1 becomes "1 message", and 1234 becomes "1,234 messages" or "1,234 micro-batches". */
 export function counted(value: number, thing: string): string {
-  return `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
+  return `${count(value)} ${thing}${value === 1 ? "" : thing.endsWith("ch") ? "es" : "s"}`;
 }
 
 /** 0.53 becomes "0.5/s", and 1234.5 becomes "1,235/s". */
@@ -49,9 +49,17 @@ function padded(value: number): string {
 
 /** The local time of day of a moment, with the date if it is not of the day of `now`. */
 export function timeOfDay(at: number, now: number): string {
-  const moment = new Date(at);
-  const time = moment.toLocaleTimeString("en-GB");
-  return moment.toDateString() === new Date(now).toDateString() ? time : `${moment.toLocaleDateString()} ${time}`;
+  return new Date(at).toDateString() === new Date(now).toDateString() ? clockTime(at) : dateAndTime(at);
+}
+
+/** The local time of day, in the same form in every browser: 00:05:09; a dash for an empty text. */
+export function clockTime(at: number | string): string {
+  return at === "" ? "–" : new Date(at).toLocaleTimeString("en-GB");
+}
+
+/** The local date and time of day: 2026-01-31 00:05:09. */
+export function dateAndTime(at: number | string): string {
+  return `${new Date(at).toLocaleDateString("sv-SE")} ${clockTime(at)}`;
 }
 
 /** The first line of an error, and no more than a screen shows of it. */

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import type { HappenedEvent } from "../model/documents";
-import { duration } from "../model/format";
+import { clockTime, duration } from "../model/format";
 import { PartLink } from "./link";
 
 const STEP = 20;
@@ -32,7 +32,7 @@ export function Events({ events, now, isKnown }: Props) {
       <ol className="events" aria-label="What happened, the last one first">
         {events.slice(0, shown).map((event) => (
           <li key={event.number}>
-            <time dateTime={event.at}>{new Date(event.at).toLocaleTimeString([], { hour12: false })}</time>
+            <time dateTime={event.at}>{clockTime(event.at)}</time>
             <span className="age">{duration(now - Date.parse(event.at))} ago</span>
             <span className={`kind ${event.kind}`}>
               <span aria-hidden="true">{MARKS[event.kind] ?? "·"}</span> {event.kind.replace("-", " ")}

@@ -2,10 +2,11 @@ import type { ReactNode } from "react";
 import { splitPart } from "../model/causes";
 import { formatRoute, go, type Route } from "../model/route";
 
-/** A link to another view, which loads nothing. */
-export function ViewLink({ to, children }: { to: Route; children: ReactNode }) {
+/** A link to another view, which loads nothing. Its name is its content, unless one is given. */
+export function ViewLink({ to, name, children }: { to: Route; name?: string | undefined; children: ReactNode }) {
   return (
     <a
+      aria-label={name}
       href={formatRoute(to)}
       onClick={(event) => {
         if (event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -18,8 +19,10 @@ export function ViewLink({ to, children }: { to: Route; children: ReactNode }) {
   );
 }
 
-/** The name of a part, or another label, which leads to the view that shows the part. */
-export function PartLink({ part, label = part }: { part: string; label?: string }) {
+const END = 12;
+
+/** The name of a part, or another label, which leads to the view that shows the part; cut where it does not fit. */
+export function PartLink({ part, label = part, isCut = false }: { part: string; label?: string; isCut?: boolean }) {
   const [kind, name] = splitPart(part);
   const to: Record<string, Route> = {
     stream: { view: "streams", filter: name },
@@ -31,5 +34,22 @@ export function PartLink({ part, label = part }: { part: string; label?: string 
     connector: { view: "connectors", filter: name.split(" of sink ", 1)[0] },
   };
   const target = to[kind];
-  return target ? <ViewLink to={target}>{label}</ViewLink> : <>{label}</>;
+  if (!target) return <>{label}</>;
+  return (
+    <ViewLink to={target} name={isCut ? label : undefined}>
+      {isCut ? <Name text={label} /> : label}
+    </ViewLink>
+  );
+}
+
+/** A name whose end stays where it is cut: the names of a site often differ in nothing else. */
+function Name({ text }: { text: string }) {
+  const letters = Array.from(text);
+  if (letters.length <= 2 * END) return <>{text}</>;
+  return (
+    <span className="long-name">
+      <span>{letters.slice(0, -END).join("")}</span>
+      <span>{letters.slice(-END).join("")}</span>
+    </span>
+  );
 }

@@ -1,6 +1,7 @@
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { clockTime } from "../model/format";
 import type { PlotLine } from "../model/plots";
 
 const HEIGHT = 150;
@@ -139,7 +140,7 @@ function newPlot(element: HTMLDivElement, names: string[], shown: { current: Sho
       axes: [
         {
           ...axis,
-          values: (_, ticks) => ticks.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false })),
+          values: (_, ticks) => ticks.map((at) => clockTime(at * 1000)),
           space: 80,
           size: 30,
         },

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import { request } from "../client/api";
 import type { DeadLetter, DeadLetters, Status } from "../model/documents";
-import { count } from "../model/format";
+import { count, dateAndTime } from "../model/format";
 import type { Form } from "../model/preview";
 import { replaying, sourcesToReplay, type Replaying } from "../model/supervised";
 import { ViewLink } from "../parts/link";
@@ -127,7 +127,7 @@ function Letter({ letter, form }: { letter: DeadLetter; form: Form }) {
         <ViewLink to={{ view: "timeline", pipeline: letter.pipeline }}>{letter.pipeline}</ViewLink>
         <span>micro-batch {letter.batch}</span>
         {by && <span>{by}</span>}
-        <span>committed {new Date(letter.committed_at).toLocaleString()}</span>
+        <span>committed {dateAndTime(letter.committed_at)}</span>
       </p>
       <Message place={letter.stream ? `${letter.stream} ${letter.sequence ?? ""}` : "–"} message={letter} form={form} />
     </>

@@ -188,5 +188,5 @@ function Box({ node, isCause }: { node: Node; isCause: boolean }) {
 /** The name of a node; for a node of many parts, a link to a filter that shows them. */
 function NodeLink({ node }: { node: Node }) {
   const [kind, name] = splitPart(node.id);
-  return <PartLink part={name.endsWith("/*") ? `${kind} ${name.slice(0, -1)}` : node.id} label={node.name} />;
+  return <PartLink part={name.endsWith("/*") ? `${kind} ${name.slice(0, -1)}` : node.id} label={node.name} isCut />;
 }

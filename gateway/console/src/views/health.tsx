@@ -1,7 +1,7 @@
 import { Control, type Kind } from "../parts/control";
 import { causes, isFault, splitPart, type Cause } from "../model/causes";
 import type { Status } from "../model/documents";
-import { counted, duration } from "../model/format";
+import { counted, dateAndTime, duration } from "../model/format";
 import { PartLink } from "../parts/link";
 import { useNow } from "../parts/now";
 
@@ -45,8 +45,7 @@ function List({ causes: found, mayControl }: { causes: Cause[]; mayControl: bool
           </h3>
           <p className="cause">{cause.problem.cause}</p>
           <p className="muted">
-            since {new Date(cause.problem.since).toLocaleString()}, for{" "}
-            {duration(now - Date.parse(cause.problem.since))}
+            since {dateAndTime(cause.problem.since)}, for {duration(now - Date.parse(cause.problem.since))}
           </p>
           <p className="remedy">
             <strong>Remedy</strong> {cause.problem.remedy}

@@ -73,9 +73,10 @@ function Verdict({ status, now }: { status: Status; now: number }) {
       {first && (
         <p>
           <PartLink part={first.root} /> for {duration(now - Date.parse(first.problem.since))}:{" "}
-          {firstLine(first.problem.cause)}{" "}
+          {firstLine(first.problem.cause)}
+          {" · "}
           <ViewLink to={{ view: "health" }}>
-            {troubles.length > 1 ? `and ${troubles.length - 1} more, with remedies` : "with the remedy"}
+            {troubles.length > 1 ? `Remedy, and ${troubles.length - 1} more` : "Remedy"}
           </ViewLink>
         </p>
       )}
@@ -97,7 +98,7 @@ function Tiles({ status, history }: { status: Status; history: PartHistory | nul
     ["Received", perSecond("received_messages_per_s"), `${count(gateway.received_messages)} in all`],
     ["Acknowledged", perSecond("acknowledged_messages_per_s"), `${count(gateway.acknowledged_messages)} in all`],
     ["Lag", count(lag), "messages not acknowledged"],
-    ["Latest by", duration(latest), "the oldest message that a query reads"],
+    ["Late by", duration(latest), "the oldest message that a query reads"],
     ["Longest micro-batch", running ? duration(running) : "none", "in flight now"],
     [
       "Buffered",

@@ -8,7 +8,7 @@ import {
   type Status,
   type Timeline as Document,
 } from "../model/documents";
-import { count, duration } from "../model/format";
+import { clockTime, count, counted, duration } from "../model/format";
 import { bars, lastStage, scale, span } from "../model/lanes";
 import { durations } from "../model/percentiles";
 import { adjust, useRoute } from "../model/route";
@@ -88,7 +88,7 @@ const Batches = memo(function Batches({ pipeline, runningMs }: BatchesProps) {
       {error && <p className="error">{error}</p>}
       <div className="scroll" tabIndex={0} role="region" aria-label="Durations">
         <table className="summary">
-          <caption>Since planned, over the last {count(found.batches.length)} micro-batches</caption>
+          <caption>Since planned, over the last {counted(found.batches.length, "micro-batch")}</caption>
           <thead>
             <tr>
               <th scope="col">Stage</th>
@@ -186,10 +186,6 @@ function keyOf(batch: Batch): string {
 /** When it reached its first stage. */
 function startOf(batch: Batch): string {
   return Object.values(batch.stages)[0] ?? "";
-}
-
-function clockTime(at: string): string {
-  return at ? new Date(at).toLocaleTimeString([], { hour12: false }) : "–";
 }
 
 function label(stage: string): string {
