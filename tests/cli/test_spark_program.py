@@ -1,4 +1,4 @@
-"""A plain Spark program of a deployment whose JVM does not start: its last line says why, which the supervisor shows."""
+"""A plain Spark program of a deployment that ends with an error: its last line says why, which the supervisor shows."""
 
 import subprocess
 import sys
@@ -29,6 +29,23 @@ def test_a_program_that_fails_for_another_reason_ends_with_its_own_error(tmp_pat
     done = _run(tmp_path, "raise ValueError('no price')")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "ValueError: no price"
+
+
+QUERY_FAILS = """
+raise RuntimeError('''[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure
+java.nio.file.NoSuchFileException: /local/blockmgr-1/35
+\\tat java.base/sun.nio.fs.UnixException.translateToIOException(UnixException.java:92)
+=== Streaming Query ===
+Logical Plan:
++- ~StreamingDataSourceV2ScanRelation[key#0, value#1] headrace
+''')
+"""
+
+
+def test_a_program_whose_query_fails_ends_with_the_cause_and_not_with_the_plan_of_the_query(tmp_path: Path) -> None:
+    done = _run(tmp_path, QUERY_FAILS)
+    assert done.returncode == 1
+    assert last_words(done.stderr.splitlines()) == "java.nio.file.NoSuchFileException: /local/blockmgr-1/35"
 
 
 def _run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:

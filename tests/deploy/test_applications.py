@@ -184,8 +184,34 @@ print("ended", flush=True)
 """
 
 
+STARTS_LATER = STOPPED.replace(
+    'print("runs", flush=True)',
+    """
+active = Session.streams.active.copy()
+
+
+class Late:
+    asked = __import__("threading").Event()
+
+    @property
+    def active(self):
+        found = active if self.asked.is_set() else []
+        self.asked.set()
+        return found
+
+
+Session.streams = Late()
+print("runs", flush=True)
+""",
+)
+"""Its query is active only after somebody has looked for queries to stop."""
+
+
 @pytest.mark.parametrize("way", ["SIGTERM", "its supervisor ends"])
-@pytest.mark.parametrize(("program", "code", "said"), [(STOPPED, 0, ["stopped", "ended"]), ("", 128 + signal.SIGTERM, [])])
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [(STOPPED, 0, ["stopped", "ended"]), (STARTS_LATER, 0, ["stopped", "ended"]), ("", 128 + signal.SIGTERM, [])],
+)
 def test_a_spark_program_is_stopped_by_stopping_its_queries(
     tmp_path: Path, way: str, program: str, code: int, said: list[str]
 ) -> None:

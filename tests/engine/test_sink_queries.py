@@ -18,11 +18,13 @@ from tests.engine.frames import Message
 from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import start
+from headrace.engine.wire.retry import Retry
 from headrace.pipelines import Pipeline
 from headrace.protocol.v1 import sink_pb2
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 TOKEN = "t0p-s3cret"
+DEADLINE_S = 300.0
 
 
 class Rig:
@@ -325,6 +327,30 @@ def passing_on() -> Pipeline:
     app = Pipeline("passing-on")
     app.source("orders/*").sink("alerts")
     return app
+
+
+def test_a_query_is_stopped_while_it_starts_and_the_gateway_is_away(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start waits for the gateway; the stop waits for its thread, and so for the start."""
+    rig.gateway.stop()
+    waits, pause = threading.Event(), threading.Event()
+
+    def wait(*_: object) -> None:
+        waits.set()
+        pause.wait(0.05)
+
+    monkeypatch.setattr(Retry, "wait", wait)
+
+    def stop() -> None:
+        assert waits.wait(DEADLINE_S)
+        for active in rig.spark.streams.active:
+            active.stop()
+
+    with ThreadPoolExecutor() as threads:
+        stopping = threads.submit(stop)
+        query = rig.start(gatewayTimeout="1h")
+        stopping.result(DEADLINE_S)
+    assert not query.isActive
+    assert query.exception() is None
 
 
 def test_a_gateway_that_is_away_at_the_start_is_waited_for_before_the_first_batch(rig: Rig) -> None:

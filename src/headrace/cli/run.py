@@ -15,6 +15,7 @@ from headrace.cli.application import Application, load
 from headrace.cli.prepare import Archives
 from headrace.cli.run_output import Aside, Figures, Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
+from headrace.cli.stopping import stopped_while_starting
 from headrace.cli.stored import checkpoint_of
 from headrace.contract.errors import HeadraceError
 from headrace.contract.settings import OF_RUN, clash
@@ -186,22 +187,23 @@ def run(
     failure: str | None = None
     try:
         folder = checkpoint_of(graph.name, checkpoint)
-        query = start(
-            application.pipeline,
-            spark,
-            folder,
-            options=given,
-            available_now=available_now,
-            trigger_interval=trigger_interval,
-            worker_memory=worker_memory,
-            drop_states=drop_states,
-            migrate_states=migrate_states,
-            finish=finish,
-            folder=application.folder,
-            real_time=real_time,
-            real_time_workers=real_time_workers,
-            history=_history(history, history_columns, until, then_live=then_live),
-        )
+        with stopped_while_starting(stop):
+            query = start(
+                application.pipeline,
+                spark,
+                folder,
+                options=given,
+                available_now=available_now,
+                trigger_interval=trigger_interval,
+                worker_memory=worker_memory,
+                drop_states=drop_states,
+                migrate_states=migrate_states,
+                finish=finish,
+                folder=application.folder,
+                real_time=real_time,
+                real_time_workers=real_time_workers,
+                history=_history(history, history_columns, until, then_live=then_live),
+            )
         archives = Archives(str(spark.sparkContext.master))
         watch(query, application, connection if figures else None, stop, output, archives)
         discard_output(spark)

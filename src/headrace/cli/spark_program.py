@@ -10,29 +10,22 @@ import runpy
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
-from headrace.machine.traces import JVM_ENDED, JVM_EXITED
+from headrace.cli.stopping import stop_queries
+from headrace.machine.traces import JVM_ENDED, JVM_EXITED, first_cause
 from headrace.processes import end_with_supervisor, ignore_hangups
 
-
-def stop_queries() -> bool:
-    """Stops the active queries of this process. Returns whether there was a Spark session."""
-    spark = sys.modules.get("pyspark.sql")
-    session = spark.SparkSession.getActiveSession() if spark is not None else None
-    if session is None and spark is not None:
-        # The active session belongs to a thread; the default one belongs to the process.
-        session = spark.SparkSession._instantiatedSession
-    if session is None:
-        return False
-    for query in session.streams.active:
-        query.stop()
-    return True
+_STOPS_EVERY_S = 0.5
 
 
 def _stop() -> None:
-    if not stop_queries():
-        os._exit(128 + signal.SIGTERM)
+    while True:
+        if not stop_queries():
+            os._exit(128 + signal.SIGTERM)
+        # The program may be about to start one.
+        time.sleep(_STOPS_EVERY_S)
 
 
 def _ask_to_stop(*_: object) -> None:
@@ -63,9 +56,11 @@ def main() -> None:
 
 
 def _cause(error: Exception) -> str:
-    """Returns a line that tells why the JVM has not started, if PySpark's error and the JVM tell nothing; empty otherwise."""
-    if JVM_EXITED not in str(error):
-        return ""
+    """Returns a line that tells the first cause of an error, if the last line of its trace does not."""
+    text = str(error)
+    if JVM_EXITED not in text:
+        # The error of a query ends with the query's plan.
+        return f"{first_cause(text)}\n" if "\n" in text.strip() else ""
     from headrace.engine.spark.session import jvm_lacks
 
     lacks = jvm_lacks()

@@ -34,7 +34,7 @@ from headrace.engine.spark.execution import Execution
 from headrace.engine.spark.heartbeats import Heartbeats
 from headrace.engine.spark.jvm_classes import CHECKPOINTS, NAMED_CHECKPOINTS
 from headrace.engine.spark.reporter import CommitReporter
-from headrace.engine.spark.reporting import CommitLog, ReportedRun
+from headrace.engine.spark.reporting import CommitLog, ReportedRun, StoppedAtStart
 from headrace.engine.spark.run_faults import Executors, failed, local_folders
 from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
 from headrace.engine.wire.connection import Connection, to_error
@@ -96,6 +96,8 @@ class QueryListener:
                 watched = self._watch(execution, query_id, run_id)
                 if watched is not None:
                     self._heartbeats.add(run_id, watched.sources)
+            except StoppedAtStart:
+                return
             except HeadraceError as error:
                 _refuse(execution, query_id, str(error))
                 return
@@ -222,7 +224,7 @@ class QueryListener:
             reported.beat = self._heartbeats.send
             reported.find_failure = partial(_failure, self._spark, execution)
             for each in (*followed, reported):
-                self._reporter.start(each)
+                self._reporter.start(each, lambda: execution.is_stopped)
             if options is not None and options.run is not None:
                 tell_run(options.run, query_id, run_id, reported.run.number)
             committed = partial(self._committed, reported)

@@ -24,14 +24,19 @@ class CommitReporter:
         self._thread: threading.Thread | None = None
         _reporters.add(self)
 
-    def start(self, query: ReportedRun) -> None:
+    def start(self, query: ReportedRun, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Announces a query before its first batch, and reports its commits from now on.
 
+        Args:
+            query: The query.
+            is_stopped: Whether it was stopped meanwhile.
+
         Raises:
+            StoppedAtStart: It was stopped while the gateway was unavailable.
             HeadraceError: The query must not start.
             Exception: The commit log cannot be read.
         """
-        query.announce()
+        query.announce(is_stopped)
         with self._changed:
             query.due = time.monotonic() + query.interval_s
             self._queries[query.query_id] = query

@@ -39,6 +39,10 @@ MAX_UNDECIDED = 200
 log = logging.getLogger("headrace.engine")
 
 
+class StoppedAtStart(HeadraceError):
+    """The query was stopped before it had begun."""
+
+
 @dataclass(eq=False, kw_only=True)
 class CommitLog:
     """Access to the commit log of a running query. Errors of these functions end a query only while it starts."""
@@ -102,10 +106,14 @@ class ReportedRun:
         self._undecided: set[int] = set()
         self._check_due = 0.0
 
-    def announce(self) -> None:
+    def announce(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Reports the start of the run to the gateway, and waits for its response.
 
+        Args:
+            is_stopped: Whether the query was stopped meanwhile, which waits for the query's thread, and so for this.
+
         Raises:
+            StoppedAtStart: The query was stopped while the gateway was unavailable.
             HeadraceError: Another run is the current one, the gateway rejected the call or was unavailable until the timeout,
                 or an instance of a sink has lost committed rows.
             Exception: The commit log cannot be read. If it were taken to be empty, the sink would drop committed rows.
@@ -121,6 +129,8 @@ class ReportedRun:
                 self._report_commits(self._connection, self.options)
                 break
             except GatewayAway as away:
+                if is_stopped():
+                    raise StoppedAtStart(f"the query was stopped while {away}") from None
                 retry.wait(away)
         retry.reset()
         # From now on, the gateway rejects votes of older runs. Batches that they had votes for may be in the log by now.
