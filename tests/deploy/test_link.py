@@ -148,10 +148,10 @@ def test_a_restart_requested_at_the_gateway_is_made_and_answered(tmp_path: Path,
     assert unknown.exit_code == 2
     assert (
         unknown.output.splitlines()[-1]
-        == "Error: no connector 'sonk' of deployment deploy.toml; known: sink, source; did you mean sink?"
+        == "Error: no process 'sonk' of deployment deploy.toml; known: sink, source; did you mean sink?"
     )
     (told,) = watched.told
-    assert told.startswith("change made: restart of connector sink, by operator (ipv4:127.0.0.1:")
+    assert told.startswith("change made: restart of sink, by operator (ipv4:127.0.0.1:")
     assert "gateway-link" not in {thread.name for thread in threading.enumerate()}
 
 

@@ -3,13 +3,13 @@
 import contextlib
 import json
 import os
-import re
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def test_a_connector_ends_in_order_and_starts_at_once_and_nothing_else_does(tmp_
     assert {process_of(status, "sink").reason for status in watched.statuses} == {None}
     assert watched.states("sink") == ["waits", "starts", "runs", "stops", "starts", "runs", "stops", "ended"]
     (told,) = watched.told
-    assert told.startswith("change made: restart of connector sink, by ")
+    assert told.startswith("change made: restart of sink, by ")
     assert f"(uid {os.getuid()}, pid {os.getpid()})" in told
     assert not (tmp_path / "run" / control_module.SOCKET_FILE).exists()
 
@@ -177,17 +177,48 @@ def test_a_connector_that_fails_after_its_restart_is_told_with_its_error(tmp_pat
     assert caught.value.exit_code == 1
 
 
-@pytest.mark.parametrize(("name", "hint"), [("gateway", ""), ("app", ""), ("sonk", "; did you mean sink?")])
-def test_only_connectors_are_restarted_by_it(tmp_path: Path, callers: Callers, name: str, hint: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("gateway", "gateway is not restarted alone: end its process, which headrace ps --json shows, with SIGTERM"),
+        ("sonk", "the deployment has no process sonk; it has app, sink; did you mean sink\\?"),
+    ],
+)
+def test_neither_the_gateway_nor_what_is_unknown_is_restarted_by_it(
+    tmp_path: Path, callers: Callers, name: str, error: str
+) -> None:
     watched = Watched(plan(tmp_path, app=(Kind.PIPELINE, SLEEPS), sink=(Kind.SINK, SLEEPS)))
     watched.when(runs("gateway", "app", "sink"), callers.restart(name))
     watched.when(callers.answered(1), stop)
     watched.run()
-    with pytest.raises(CannotRestart, match=f"^the deployment has no connector {name}; it has sink{re.escape(hint)}$") as caught:
+    with pytest.raises(CannotRestart, match=f"^{error}") as caught:
         callers.calls[0].result()
     assert caught.value.exit_code == 2
     assert [len(pids_of(watched, one)) for one in ("gateway", "app", "sink")] == [1, 1, 1]
-    assert watched.told[0].startswith(f"change refused: restart of connector {name}, by ")
+    assert watched.told[0].startswith(f"change refused: restart of {name}, by ")
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [(Kind.PIPELINE, True), (Kind.QUERY, True), (Kind.QUERY, False)])
+def test_an_application_and_a_program_end_in_order_and_start_at_once_and_nothing_else_does(
+    tmp_path: Path, callers: Callers, kind: Kind, is_told: bool
+) -> None:
+    """Nobody can tell whether a program is connected that names no pipelines."""
+    script = "trap 'echo app >> ended; kill $!; exit 0' TERM\ntouch ready\nsleep 600 &\nwait"
+    planned = plan(tmp_path, source=(Kind.SOURCE, SLEEPS), app=(kind, script), sink=(Kind.SINK, SLEEPS))
+    others = tuple(
+        replace(one, pipelines=("totals",) if is_told else (), is_connected=one.is_connected if is_told else lambda _: None)
+        if one.name == "app"
+        else one
+        for one in planned.others
+    )
+    watched = Watched(replace(planned, others=others))
+    watched.when(lambda status: runs("gateway", "app")(status) and (tmp_path / "ready").exists(), callers.restart("app"))
+    watched.when(callers.answered(1), stop)
+    assert watched.run() == Ending(0, "stopped")
+    result = callers.calls[0].result()
+    first, second = pids_of(watched, "app")
+    assert (result["state"], result["pid"], result["stopped_pid"], result["stopped_exit_code"]) == ("runs", second, first, 0)
+    assert [len(pids_of(watched, name)) for name in ("gateway", "source", "sink")] == [1, 1, 1]
 
 
 def test_a_source_that_has_reached_its_end_is_not_started_again(tmp_path: Path, callers: Callers) -> None:
@@ -339,8 +370,8 @@ def test_the_command(tmp_path: Path, callers: Callers) -> None:
     assert told.output.startswith(f"sink is restarted: process {first} ended with exit code -15, process {second} runs (")
     answer = json.loads(document.output)
     assert (answer["command"], answer["ok"], answer["error"], answer["result"]["pid"]) == ("restart", True, None, third)
-    assert json.loads(unknown.output)["error"] == "the deployment has no connector sonk; it has sink; did you mean sink?"
-    assert unknown_told.output == "Error: the deployment has no connector sonk; it has sink; did you mean sink?\n"
+    assert json.loads(unknown.output)["error"] == "the deployment has no process sonk; it has sink; did you mean sink?"
+    assert unknown_told.output == "Error: the deployment has no process sonk; it has sink; did you mean sink?\n"
     after = CliRunner().invoke(cli, ["restart", "sink", "--deployment", str(file)])
     assert (after.exit_code, after.output.startswith("Error: no deployment runs in ")) == (1, True)
     missing = CliRunner().invoke(cli, ["restart", "sink", "--deployment", str(tmp_path / "none.toml")])

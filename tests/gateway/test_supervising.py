@@ -425,12 +425,31 @@ async def test_a_connector_of_several_deployments_is_restarted_only_where_the_re
     code, details = await rig.refused(rig.restart("orders", "c.toml"))
     assert (code, details) == (Code.NOT_FOUND, "no registered deployment 'c.toml'; known: a.toml, b.toml; did you mean b.toml?")
     code, details = await rig.refused(rig.restart("other", "a.toml"))
-    assert (code, details) == (Code.NOT_FOUND, "no connector 'other' of deployment a.toml; known: orders")
+    assert (code, details) == (Code.NOT_FOUND, "no process 'other' of deployment a.toml; known: orders")
     assert (await rig.refused(rig.restart("")))[0] is Code.INVALID_ARGUMENT
     assert (await rig.refused(rig.restart("x" * 256)))[0] is Code.INVALID_ARGUMENT
     call = rig.restart("orders", "a.toml")
     await first.answer((await first.order()).id, restarted=pb.RestartedConnector(**RESTARTED))
     assert (await call).deployment == "a.toml"
+
+
+@pytest.mark.parametrize("kind", [pb.PROCESS_KIND_APPLICATION, pb.PROCESS_KIND_QUERY])
+async def test_an_application_or_a_program_is_restarted_whose_supervisor_tells_that_it_is_connected(
+    rig: Rig, kind: pb.ProcessKind.ValueType
+) -> None:
+    processes = [pb.ProcessState(name="gateway", kind=pb.PROCESS_KIND_GATEWAY), pb.ProcessState(name="totals", kind=kind)]
+    for process in processes:
+        process.state = pb.PROCESS_STATE_KIND_RUNS
+    supervisor = rig.supervisor()
+    await supervisor.send(**hello(connectors=listed("orders"), processes=pb.SupervisedProcesses(processes=processes)))
+    assert (await supervisor.read()).HasField("welcome")
+    call = rig.restart("totals")
+    order = await supervisor.order()
+    assert order.connector == "totals"
+    await supervisor.answer(order.id, restarted=pb.RestartedConnector(**RESTARTED))
+    assert (await call).restarted.pid == RESTARTED["pid"]
+    code, details = await rig.refused(rig.restart("gateway"))
+    assert (code, details) == (Code.NOT_FOUND, "no process 'gateway' of a registered deployment; known: orders, totals")
 
 
 async def test_a_gateway_that_drains_restarts_nothing_and_one_that_stops_leaves_nobody_waiting(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""`headrace restart`: restarts a connector of a running deployment."""
+"""`headrace restart`: restarts a connector, an application or a Spark program of a running deployment."""
 
 from pathlib import Path
 from typing import Any
@@ -29,18 +29,19 @@ _ANSWERS_LATER_S = 5.0
     metavar="SECONDS",
     default=60.0,
     show_default=True,
-    help="Time until it has a session at the gateway again.",
+    help="Time until it is connected to the gateway again.",
 )
 @json_option()
 @connection_options
 def restart(name: str, deployment: Path, timeout: float, as_json: bool, connection: Connection) -> None:
-    """Restart a connector of a running deployment.
+    """Restart a connector, an application or a Spark program of a running deployment.
 
     Without --gateway and --context, this runs on the machine of the deployment, as the user that runs it. With one of them, it
     runs anywhere: the gateway passes the request on, and the token needs the right control.
 
-    The connector stops as with SIGTERM: a source sends what it has read and waits for acknowledgements, a sink answers what it
-    has received. It then starts at once, with what the file says about it now. No other process is restarted.
+    It stops as with SIGTERM: a source sends what it has read and waits for acknowledgements, a sink answers what it has received,
+    a query ends its micro-batch. It then starts at once. No other process is restarted. The gateway is restarted with SIGTERM to
+    its process, which headrace ps --json shows.
 
     \b
     Examples:
@@ -49,7 +50,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
       headrace restart orders --gateway gateway:7433 --token "$HEADRACE_TOKEN"
 
     Exit codes: 0 it has restarted, 1 it has failed, has not restarted in time or the deployment does not run, 2 the deployment
-    has no such connector.
+    has no such process, or it is the gateway.
     """
     from headrace.configuration import ConfigurationError
     from headrace.deploy import DeploymentError, ask_restart, run_folder

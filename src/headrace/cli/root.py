@@ -33,7 +33,7 @@ _GROUPS = {
     "Connectors": {
         "connector": _Lazy("headrace.connectors_cli", "connector", "List, describe, check and run connectors."),
         "dead-letters": _Lazy("headrace.cli.dead_letters", "dead_letters", "Show what sinks have refused, and replay it."),
-        "restart": _Lazy("headrace.cli.restart", "restart", "Restart a connector of a running deployment."),
+        "restart": _Lazy("headrace.cli.restart", "restart", "Restart a process of a running deployment."),
     },
     "Operate": {
         "checkpoint": _Lazy(

@@ -1,4 +1,4 @@
-"""Asks the supervisor of a running deployment for its processes, and to restart a connector."""
+"""Asks the supervisor of a running deployment for its processes, and to restart one."""
 
 import json
 import socket

@@ -158,18 +158,24 @@ class SupervisedProcesses:
         return process
 
     def named(self, name: str) -> Supervised:
-        """Returns the process of a connector, to be restarted.
+        """Returns a process to be restarted: of a connector, an application or a Spark program.
 
         Raises:
-            CannotRestart: There is no such connector, or it has reached its end.
+            CannotRestart: There is no such process, it has reached its end, or it is the gateway.
         """
-        connectors = {one.role.name: one for kind in (Kind.SOURCE, Kind.SINK) for one in self.of(kind) if not one.leaves}
-        if name not in connectors:
-            has = f"it has {', '.join(connectors)}" if connectors else "it has none"
-            raise CannotRestart(f"the deployment has no connector {name}; {has}{nearest(name, connectors)}", 2)
-        if connectors[name].state is State.ENDED:
+        if name == self.gateway.role.name:
+            raise CannotRestart(
+                f"{name} is not restarted alone: end its process, which headrace ps --json shows, with SIGTERM; its supervisor "
+                "starts it again, all others reconnect, and nothing is lost. For another [gateway], restart the deployment",
+                2,
+            )
+        others = {one.role.name: one for one in self.all if one is not self.gateway and not one.leaves}
+        if name not in others:
+            has = f"it has {', '.join(others)}" if others else "it has none"
+            raise CannotRestart(f"the deployment has no process {name}; {has}{nearest(name, others)}", 2)
+        if others[name].state is State.ENDED:
             raise CannotRestart(f"{name} has reached its end, and is not started again as long as the deployment runs", 1)
-        return connectors[name]
+        return others[name]
 
     def apply(self, plan: Plan) -> list[str]:
         """Applies another plan by difference: starts what is new, stops what is gone, restarts what has changed.

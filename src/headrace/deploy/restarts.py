@@ -1,4 +1,4 @@
-"""Restarts of connectors on request, each answered once it is known how it has ended."""
+"""Restarts of processes on request, each answered once it is known how it has ended."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from headrace.deploy.control import refusal
 from headrace.deploy.errors import CannotRestart
 from headrace.deploy.processes import SupervisedProcesses
-from headrace.deploy.status import State
+from headrace.deploy.status import Kind, State
 from headrace.deploy.supervised import STABLE_S, Supervised
 
-ANSWER_WITHIN_S = 120.0
-"""A request is answered after this time at the latest, also if the connector has no session then."""
+ANSWER_WITHIN_S = 300.0
+"""A request is answered after this time at the latest, also if the process is not connected then."""
 
 
 class Request(Protocol):
@@ -31,7 +31,7 @@ class Request(Protocol):
         """Whether it still waits."""
 
     def is_checked(self, one: Supervised) -> bool:
-        """Returns whether whoever takes the answer checks that the connector has a session."""
+        """Returns whether whoever takes the answer checks that it is connected."""
 
     def answer(self, document: Mapping[str, Any]) -> None:
         """Answers it. Does not wait for whoever has made it."""
@@ -74,7 +74,7 @@ class Restarts:
         self._pending: list[_Pending] = []
 
     def look(self) -> None:
-        """Begins what is requested, and answers what is done. A second request for the same connector joins the first."""
+        """Begins what is requested, and answers what is done. A second request for the same process joins the first."""
         now = time.monotonic()
         for request in self._arrived():
             try:
@@ -82,10 +82,10 @@ class Restarts:
                 pending = _Pending(request, one, now, one.process.pid if one.process.runs else None, len(one.process.pids))
                 one.restart(now)
             except CannotRestart as error:
-                self._tell(f"change refused: restart of connector {request.name}, by {request.by}: {error}")
+                self._tell(f"change refused: restart of {request.name}, by {request.by}: {error}")
                 request.answer(refusal(str(error), invalid=error.exit_code == 2))
             else:
-                self._tell(f"change made: restart of connector {request.name}, by {request.by}")
+                self._tell(f"change made: restart of {request.name}, by {request.by}")
                 self._pending.append(pending)
         for pending in self._pending:
             answer = _answer(pending, now)
@@ -110,7 +110,9 @@ def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
     if one.leaves:
         return refusal(f"{name} was removed from the deployment in the meantime", is_done=True)
     started = len(one.process.pids) > pending.starts
-    is_connected = one.state is State.RUNS and (one.has_session or pending.request.is_checked(one))
+    # Nobody can tell of a program that names no pipelines.
+    is_untold = one.role.kind is Kind.QUERY and not one.role.pipelines
+    is_connected = one.state is State.RUNS and (one.has_session or is_untold or pending.request.is_checked(one))
     if started and (is_connected or one.state is State.ENDED):
         process = {"pid": one.process.pid, "stopped_pid": pending.pid, "stopped_exit_code": one.stopped_with}
         return {"ok": True, "result": {"name": name, "state": str(one.state), **process, "duration_ms": duration_ms}}
@@ -118,12 +120,12 @@ def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
         return refusal(f"{name} was restarted, and has failed: {one.reason} (log: {one.process.log})", is_done=True)
     if started and one.state is State.RUNS and now - one.started_at >= STABLE_S:
         text = (
-            f"{name} was restarted and runs as process {one.process.pid}, and it is not known whether it has a session: give the "
+            f"{name} was restarted and runs as process {one.process.pid}, and it is not known whether it is connected: give the "
         )
         return refusal(
             f"{text}token of the supervisor the right admin, or restart it with headrace restart --gateway", is_done=True
         )
     if now - pending.since > ANSWER_WITHIN_S:
-        lacks = "no session at the gateway" if started else "not been started again"
+        lacks = "not connected to the gateway" if started else "not been started again"
         return refusal(f"{name} has {lacks} after {now - pending.since:.0f} s (log: {one.process.log})", is_done=True)
     return None

@@ -22,6 +22,8 @@ STABLE_S = 10.0
 """A process that was connected for this long is considered stable: a later failure does not count as one in a row."""
 STOPS_WITHIN_S = 20.0
 """How long a process may take to end before it is restarted; it is killed then."""
+QUERY_STOPS_WITHIN_S = 60.0
+"""The same for an application and a Spark program, whose micro-batch in flight ends first."""
 _KEEPS_FAILING = 3
 _PERMANENT = (2, 3)
 """Exit codes for usage or configuration errors, and for missing requirements."""
@@ -147,7 +149,8 @@ class Supervised:
             self.stopped_with = None
             self._start_at_once(now)
         elif self._killed_at is None:
-            self._killed_at = now + STOPS_WITHIN_S
+            is_query = self.role.kind in (Kind.PIPELINE, Kind.QUERY)
+            self._killed_at = now + (QUERY_STOPS_WITHIN_S if is_query else STOPS_WITHIN_S)
             self._ask_to_stop()
 
     def leave(self) -> None:

@@ -22,7 +22,7 @@ MAX_WAIT_MS = 300_000
 async def restart_connector(
     gateway: Gateway, caller: Caller, connector: str, deployment: str = "", timeout_ms: int | None = None
 ) -> pb.RestartConnectorResponse:
-    """Restarts a connector of a deployment, and waits until it has a session again.
+    """Restarts a connector of a deployment, and waits until it has a session again; or an application, or a Spark program.
 
     The restart continues if the caller leaves. If the supervisor names what the connector serves, its word is no success: the
     gateway must have a session of the connector that was opened after the request.
@@ -30,8 +30,8 @@ async def restart_connector(
     Args:
         gateway: The gateway.
         caller: Who requests it.
-        connector: The name of the connector in its deployment.
-        deployment: The deployment; empty if only one has such a connector.
+        connector: The name of its process in its deployment.
+        deployment: The deployment; empty if only one has such a process.
         timeout_ms: How long to wait, in milliseconds; None for 60,000.
 
     Raises:
@@ -45,21 +45,21 @@ async def restart_connector(
     """
     with audited(caller, "restart", f"connector {connector}"):
         wait_ms = _wait_ms(timeout_ms)
-        _check_serving(gateway, "a connector would have no session after its restart")
+        _check_serving(gateway, "what is restarted could not connect")
         among = _registered(gateway, caller, deployment)
         checked(connector)
-        having = [one for one in among if connector in one.connectors]
+        having = [one for one in among if connector in _restartable(one)]
         if not having:
-            every = {name for one in among for name in one.connectors}
-            raise unknown("connector", connector, every, caller, of=f" of {_of(deployment)}")
-        found = _only(caller, having, f"connector {connector} runs in")
+            every = {name for one in among for name in _restartable(one)}
+            raise unknown("process", connector, every, caller, of=f" of {_of(deployment)}")
+        found = _only(caller, having, f"process {connector} runs in")
         _check_waiting(gateway)
-        supervised = found.connectors[connector]
+        supervised = found.connectors.get(connector)
         order = gateway.deployments.order(found, connector, f"{caller.name} ({caller.peer})")
     due_at = clock.monotonic() + wait_ms / 1000
     outcome = await _outcome(gateway, found, order, wait_ms)
     made = outcome.restarted
-    if (supervised.source or supervised.sink) and not made.ended:
+    if supervised is not None and (supervised.source or supervised.sink) and not made.ended:
         with _waiting(gateway):
             left_s = due_at - clock.monotonic()
             is_connected = await has_session_since(gateway, supervised, order.ordered_at, left_s)
@@ -67,6 +67,12 @@ async def restart_connector(
             text = f"deployment {found.name} has restarted {connector} as process {made.pid}, and it has no session; see its log"
             raise OrderPending(text)
     return pb.RestartConnectorResponse(deployment=found.name, restarted=made)
+
+
+def _restartable(deployment: Deployment) -> set[str]:
+    """The connectors, applications and Spark programs of a deployment, by the names of their processes."""
+    queries = (pb.PROCESS_KIND_APPLICATION, pb.PROCESS_KIND_QUERY)
+    return {*deployment.connectors, *(name for name, one in (deployment.processes or {}).items() if one.state.kind in queries)}
 
 
 async def replay_dead_letters(
