@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,23 @@ def test_ps_lists_the_processes_of_a_deployment_on_this_machine(tmp_path: Path) 
     # It can be read once the supervisor has ended.
     ended = CliRunner().invoke(cli, ["ps", "--deployment", str(file), "--log", "supervisor", "--lines", "1"])
     assert ended.output.endswith("INFO: deploy.toml stopped\n")
+
+
+@pytest.mark.parametrize("file", ["x = [", None], ids=["invalid", "gone"])
+def test_a_deployment_whose_file_has_become_invalid_or_is_gone_is_still_shown(tmp_path: Path, file: str | None) -> None:
+    asking = Asking(["--deployment", str(tmp_path / "deploy.toml"), "--json"])
+    planned = replace(plan(tmp_path, source=(Kind.SOURCE, SLEEPS)), folder=tmp_path / "deploy.run")
+    if file is not None:
+        (tmp_path / "deploy.toml").write_text(file)
+    watched = Watched(planned)
+    watched.when(runs("source"), asking.begin)
+    watched.when(asking.done, stop)
+    watched.run()
+    (listed,) = asking.results()
+    (deployment,) = result_of(listed.stdout)["deployments"]
+    assert {process["name"] for process in deployment["processes"]} == {"gateway", "source"}
+    ended = CliRunner().invoke(cli, ["ps", "--deployment", str(tmp_path / "deploy.toml")])
+    assert (ended.exit_code, "deploy.toml" in ended.output) == (2, True)
 
 
 def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

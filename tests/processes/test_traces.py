@@ -22,6 +22,10 @@ TRACE = [
         (TRACE, "java.io.IOException: No space left on device"),
         (TRACE[:2], "org.apache.spark.SparkException: Job aborted"),
         ([*TRACE, "stopped"], "stopped"),
+        (
+            [": java.nio.file.FileSystemException: /local/a: No space left on device"],
+            "java.nio.file.FileSystemException: /local/a: No space left on device",
+        ),
         (["... 3 common frames omitted"], ""),
         ([], ""),
     ],

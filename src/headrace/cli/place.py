@@ -46,7 +46,8 @@ def asks_gateway(deployment: Path) -> bool:
     if given := [setting.option for setting in _OF_A_CALL if is_given(setting.name)]:
         text = f"{', '.join(given)}: only with --gateway or --context; without them, the deployment on this machine is asked"
         raise Failure(text, EXIT_INVALID)
-    if not deployment.exists():
+    # One whose file is gone runs on.
+    if not deployment.exists() and not deployment.absolute().with_suffix(".run").exists():
         text = f"there is no {deployment}: name the deployment with --deployment, or its gateway with --gateway or --context"
         raise Failure(text, EXIT_INVALID)
     return False

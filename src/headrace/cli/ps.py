@@ -73,9 +73,9 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
 
 
 def _here(deployment: Path) -> list[dict[str, Any]]:
-    from headrace.deploy import ask_deployment, run_folder
+    from headrace.deploy import ask_deployment, folder_of
 
-    return [{"deployment": deployment.name, **ask_deployment(run_folder(deployment), CALL_TIMEOUT_S)}]
+    return [{"deployment": deployment.name, **ask_deployment(folder_of(deployment), CALL_TIMEOUT_S)}]
 
 
 def _by_gateway(connection: Connection, only: str) -> list[dict[str, Any]]:
@@ -96,9 +96,9 @@ def _by_gateway(connection: Connection, only: str) -> list[dict[str, Any]]:
 
 
 def _log_here(deployment: Path, process: str, lines: int) -> dict[str, Any]:
-    from headrace.deploy import ask_processes, last_lines, run_folder
+    from headrace.deploy import ask_processes, folder_of, last_lines
 
-    folder = run_folder(deployment)
+    folder = folder_of(deployment)
     # That of a supervisor which has ended tells why.
     names = [SUPERVISOR] if process == SUPERVISOR else [one["name"] for one in ask_processes(folder, CALL_TIMEOUT_S)]
     if process not in names:

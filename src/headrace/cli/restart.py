@@ -53,13 +53,13 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     has no such process, or it is the gateway.
     """
     from headrace.configuration import ConfigurationError
-    from headrace.deploy import DeploymentError, ask_restart, run_folder
+    from headrace.deploy import DeploymentError, ask_restart, folder_of
 
     try:
         if asks_gateway(deployment):
             done = _ask_gateway(connection, name, name_at_gateway(deployment), timeout)
         else:
-            done = ask_restart(run_folder(deployment), name, timeout)
+            done = ask_restart(folder_of(deployment), name, timeout)
     except (ConfigurationError, DeploymentError) as error:
         raise Failure(str(error), error.exit_code, summary=f"{name} is not restarted") from None
     if done["stopped_pid"] is None:

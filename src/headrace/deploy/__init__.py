@@ -1,7 +1,7 @@
 """Deployments: a gateway, connectors, applications and Spark programs on one machine, started together and kept running."""
 
 from headrace.deploy.aside import Aside
-from headrace.deploy.asking import ask_deployment, ask_processes, ask_restart
+from headrace.deploy.asking import ask_deployment, ask_processes, ask_restart, folder_of
 from headrace.deploy.configuration import (
     Deployment,
     GatewayOptions,
@@ -9,7 +9,6 @@ from headrace.deploy.configuration import (
     QueryOptions,
     gateway_config,
     load_deployment,
-    run_folder,
 )
 from headrace.deploy.environment import may_read_status, may_supervise
 from headrace.deploy.errors import (
@@ -78,6 +77,7 @@ __all__ = [
     "ask_deployment",
     "ask_processes",
     "ask_restart",
+    "folder_of",
     "gateway_config",
     "last_lines",
     "load_deployment",
@@ -86,6 +86,5 @@ __all__ = [
     "missing",
     "plan",
     "read_graphs",
-    "run_folder",
     "written_by",
 ]

@@ -5,10 +5,27 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from headrace.deploy.control import address_in
+from headrace.configuration import ConfigurationError
+from headrace.deploy.configuration import run_folder
+from headrace.deploy.control import SOCKET_FILE, address_in
 from headrace.deploy.errors import CannotAsk, CannotRestart, NotRunning
 
 _MAX_ANSWER_BYTES = 1 << 20
+
+
+def folder_of(deployment: Path) -> Path:
+    """Returns the folder of a deployment, also of one that runs on although its file has become invalid or is gone.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or is invalid, and no supervisor is in the folder beside it.
+    """
+    try:
+        return run_folder(deployment)
+    except ConfigurationError:
+        beside = deployment.absolute().with_suffix(".run")
+        if not (beside / SOCKET_FILE).is_socket():
+            raise
+        return beside
 
 
 def ask_restart(folder: Path, name: str, timeout_s: float) -> dict[str, Any]:

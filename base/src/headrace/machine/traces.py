@@ -11,6 +11,8 @@ _CAUSE = re.compile(rf"^(?!SQLSTATE)(?:[A-Za-z_]\w*\.)*(?:[A-Za-z_]\w*)?(?:{_ERR
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*\S.*")
 
 _CAUSED_BY = "Caused by: "
+_OF_PY4J = ": "
+"""Before an error of the JVM in one of py4j."""
 JVM_ENDED = "Spark's JVM has ended before it was ready"
 JVM_EXITED = "[JAVA_GATEWAY_EXITED]"
 """In PySpark's error if the JVM has ended before it was ready: PySpark does not know why, and the JVM has printed it."""
@@ -26,7 +28,7 @@ def last_words(lines: Sequence[str]) -> str:
     if not said:
         return ""
     if JVM_EXITED not in said[-1]:
-        return said[-1].strip().removeprefix(_CAUSED_BY)
+        return said[-1].strip().removeprefix(_CAUSED_BY).removeprefix(_OF_PY4J)
     printed = last_words_of_jvm([*takewhile(lambda line: _TRACEBACK_BEGINS not in line, said[:-1])])
     why = f"it has printed: {printed}" if printed else "it has printed nothing; headrace doctor looks for what this machine lacks"
     return f"{JVM_ENDED}: {why}"
