@@ -56,6 +56,7 @@ async def test_a_micro_batch_is_followed_from_its_plan_to_its_acknowledgement() 
         await sink.vote()
         await vote
         await reader.plan({"orders/0": 3}, wait_ms=0)
+        await writer.report_commits(committed=7)
         await sink.commit()
         await until_reached(reader, "sink_committed")
         last = (await call("timeline", "p", address=address)).stdout

@@ -320,7 +320,7 @@ def test_the_token_is_not_shown(rig: Rig, capfd: pytest.CaptureFixture[str]) -> 
     assert TOKEN not in shown
 
 
-@pytest.mark.parametrize("how", ["removed", "emptied"])
+@pytest.mark.parametrize("how", ["removed", "emptied", "begun again by its last run"])
 def test_a_query_that_a_supervisor_starts_again_does_not_begin_anew_in_place_of_a_checkpoint_that_is_gone(
     rig: Rig, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,6 +332,8 @@ def test_a_query_that_a_supervisor_starts_again_does_not_begin_anew_in_place_of_
     moved = rig.checkpoint.rename(rig.checkpoint.with_name("moved"))
     if how == "emptied":
         rig.checkpoint.mkdir()
+    if how == "begun again by its last run":
+        shutil.copytree(moved / "headrace" / "runs", rig.checkpoint / "headrace" / "runs")
     rig.batches.clear()
     query = rig.start(pipeline="prices")
     with pytest.raises(StreamingQueryException, match="is empty, although prices has used it since its deployment was started"):

@@ -351,6 +351,12 @@ def test_a_query_is_stopped_while_it_starts_and_the_gateway_is_away(rig: Rig, mo
         stopping.result(DEADLINE_S)
     assert not query.isActive
     assert query.exception() is None
+    # Spark removes a listener that is interrupted, and no later query of the session would be monitored.
+    monkeypatch.undo()
+    rig.gateway.start()
+    rig.gateway.append("orders/0", messages(1, 5))
+    query = rig.start()
+    rig.wait_until(lambda: 0 in rig.gateway.committed_batches()[str(query.id)], "batch 0 is reported")
 
 
 def test_a_gateway_that_is_away_at_the_start_is_waited_for_before_the_first_batch(rig: Rig) -> None:

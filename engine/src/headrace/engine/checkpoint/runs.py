@@ -155,6 +155,11 @@ class RunLog:
         """Whether no run has ever started on this checkpoint."""
         return not self._runs()
 
+    @property
+    def has_committed(self) -> bool:
+        """Whether a run has committed a batch, which is then in the commit log, unless that was lost."""
+        return any(run.first_batch is not None for run in self._runs())
+
     def names(self) -> tuple[str, ...]:
         """What identifies the runs, in order: it changes if another one starts."""
         return tuple(sorted(run.name for run in self._runs()))

@@ -1,8 +1,10 @@
 """Access to a running query in the driver, through py4j: its sources, its sink, and the logs of its checkpoint."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from headrace.engine.checkpoint.folder import Folder, HadoopFolder
@@ -16,6 +18,8 @@ from headrace.engine.spark.batches import Logged
 from headrace.engine.wire.gateway_options import Defaults
 
 FORMAT = "headrace"
+INTERRUPT_MS = 5_000
+"""How long to wait for the interrupt by which a stop follows its new state, in milliseconds: Spark cancels jobs between."""
 _TABLES = {"PythonTable", "Target"}
 """The classes of the sinks of queries and of applications."""
 
@@ -178,6 +182,15 @@ class Execution:
     def is_stopped(self) -> bool:
         """Whether the query was stopped or has ended: its thread may still wait for a vote."""
         return not self._query.isActive()
+
+    def take_interrupt(self) -> None:
+        """Waits for the interrupt by which a stop follows its new state, and takes it from the calling thread of the JVM.
+
+        To be called by the query's own thread, once it was stopped while Spark told listeners of its start: of a thread that has
+        an interrupt then, Spark takes it for one of the listener, and removes that from the session.
+        """
+        with contextlib.suppress(Py4JJavaError):  # An InterruptedException.
+            self._jvm.java.lang.Thread.sleep(INTERRUPT_MS)
 
     @property
     def error(self) -> str | None:

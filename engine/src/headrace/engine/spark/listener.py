@@ -97,12 +97,15 @@ class QueryListener:
                 if watched is not None:
                     self._heartbeats.add(run_id, watched.sources)
             except StoppedAtStart:
-                return
+                pass
             except HeadraceError as error:
                 _refuse(execution, query_id, str(error))
                 return
-            if watched is not None:
-                self._watched[run_id] = watched
+            else:
+                if watched is not None:
+                    self._watched[run_id] = watched
+            if execution.is_stopped:
+                execution.take_interrupt()
         except Exception:
             log.warning("cannot monitor a query that starts", exc_info=True)
 
@@ -245,7 +248,10 @@ def _check_not_gone(execution: Execution, sources: tuple[Options, ...]) -> None:
         HeadraceError: The checkpoint is new: a query without it would process again whatever its sources still have.
     """
     continued = set(os.environ.get(CONTINUES, "").split(",")) & {source.pipeline for source in sources}
-    if continued and execution.runs.is_empty:
+    if not continued or execution.last_committed() is not None:
+        return
+    # A driver that ends may write its run once more where its checkpoint was.
+    if execution.runs.is_empty or execution.runs.has_committed:
         raise HeadraceError(
             f"{execution.checkpoint} is empty, although {', '.join(sorted(map(str, continued)))} has used it since its "
             "deployment was started: it was removed, or its disk is no longer mounted. Restore it, such as from a backup; to "
