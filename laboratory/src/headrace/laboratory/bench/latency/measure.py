@@ -35,19 +35,19 @@ class Pace:
     Attributes:
         rate: Messages per second.
         warm_s: Seconds at this rate that do not count.
-        seconds: Seconds that count.
+        window_s: Seconds at this rate that count.
         burst: Whether there is a burst in the middle of them.
     """
 
     rate: int
     warm_s: float
-    seconds: float
+    window_s: float
     burst: bool = False
 
     @property
     def schedule(self) -> Schedule:
         """When the messages are due."""
-        return Schedule(self.rate, self.warm_s + self.seconds, self.warm_s + self.seconds / 2 if self.burst else None)
+        return Schedule(self.rate, self.warm_s + self.window_s, self.warm_s + self.window_s / 2 if self.burst else None)
 
 
 @dataclass(frozen=True, slots=True)
