@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.absent import absent
 from tests.disks import room
 from tests.test_layers import ROOT
 
@@ -134,7 +135,7 @@ def test_what_a_command_writes_is_whole_or_as_it_was(
     make: Callable[[Path, pytest.MonkeyPatch], tuple[Callable[[], int], Path]],
 ) -> None:
     if make is unit and os.geteuid() != 0:
-        pytest.skip("only root has a unit for root")
+        absent("only root has a unit for root")
     command, file = make(tmp_path, monkeypatch)
     before = file.read_text()
     for size in (0, 1, len(before), len(before) + 1):

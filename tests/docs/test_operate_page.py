@@ -1,4 +1,4 @@
-"""The pages about operating a gateway and its HTTP API list what there is: paths, rights, limits and kinds of problems."""
+"""The pages list every path of the HTTP API, every right, every limit and every kind of problem."""
 
 import json
 from datetime import UTC, datetime
