@@ -26,6 +26,8 @@ class FakeRegistry:
     """What the next requests are answered with, before the registry works again."""
     authorization: str | None = None
     """What requests must have in the header of this name; None for anything."""
+    unanswered: int = 0
+    """How many of the next requests are answered only when the registry ends."""
     refuses: bool = False
     """Whether each new schema is incompatible."""
 
@@ -70,10 +72,15 @@ class FakeRegistry:
 def fake_registry(certificate: Path | None = None, key: Path | None = None) -> Iterator[FakeRegistry]:
     """A registry on a port of its own; with a certificate and its key, behind TLS."""
 
+    ended = threading.Event()
+
     class Handler(BaseHTTPRequestHandler):
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             registry.requests.append(f"{self.command} {self.path.split('?')[0]}")
+            if registry.unanswered:
+                registry.unanswered -= 1
+                ended.wait()
             if registry.authorization not in (None, self.headers.get("Authorization")):
                 status, answer = 401, b'{"error_code": 401, "message": "Unauthorized"}'
             elif registry.answers:
@@ -81,6 +88,10 @@ def fake_registry(certificate: Path | None = None, key: Path | None = None) -> I
             else:
                 status, document = registry.answer(self.command, self.path, json.loads(body) if body else None)
                 answer = json.dumps(document).encode()
+            with contextlib.suppress(ConnectionError):  # a caller that waits no longer
+                self._reply(status, answer)
+
+        def _reply(self, status: int, answer: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(answer)))
@@ -103,5 +114,6 @@ def fake_registry(certificate: Path | None = None, key: Path | None = None) -> I
         try:
             yield registry
         finally:
+            ended.set()
             server.shutdown()
             thread.join()

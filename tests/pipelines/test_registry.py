@@ -149,6 +149,68 @@ def test_a_registry_that_comes_back_is_awaited(server: FakeRegistry) -> None:
     assert len(server.requests) == 3
 
 
+def test_a_slow_registry_is_asked_again_until_the_time_is_over(server: FakeRegistry) -> None:
+    server.add("lines-value", LINE)
+    server.unanswered = 3
+    payload = b"\0\0\0\0\1" + avro(LINE, Line).encoder()(Line("tea", 3))
+    slow = {"timeout": 0.05}
+    with pytest.raises(Unavailable, match=r"schema 1: no answer within 0 s: \w*Timeout: "):
+        avro(kind=Line, registry=Registry(server.url, slow, timeout_s=0)).decoder()(payload)
+    assert server.unanswered == 2
+    assert avro(kind=Line, registry=Registry(server.url, slow)).decoder()(payload) == Line("tea", 3)
+    assert len(server.requests) >= 4
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_an_unknown_schema_is_asked_for_once_in_five_seconds(server: FakeRegistry, by_column: bool) -> None:
+    now = [0.0]
+    form = avro(LINE, registry=Registry(server.url, clock=lambda: now[0]))
+    payload = b"\0\0\0\0\1" + avro(LINE, Line).encoder()(Line("tea", 3))
+    decode, columns = form.decoder(), form.columns()
+
+    def read() -> list[dict[str, Any]]:
+        if by_column:
+            block = columns.read([payload] * 3)
+            assert all("schema 1: 404 Schema not found" in str(error) for error in block.errors.values())
+            return block.batch.to_pylist()
+        if now[0] == 10:
+            return [decode(payload) for _ in range(3)]
+        for _ in range(3):
+            with pytest.raises(FormatError, match="schema 1: 404 Schema not found"):
+                decode(payload)
+        return []
+
+    for now[0] in (0, 1, 4.9):
+        assert read() == []
+    assert server.requests == ["GET /schemas/ids/1"]
+    now[0] = 5
+    assert read() == []
+    assert len(server.requests) == 2
+    server.add("lines-value", LINE)
+    now[0] = 9.9
+    assert read() == []
+    now[0] = 10
+    assert read() == [{"article": "tea", "count": 3}] * 3
+    assert len(server.requests) == 3
+
+
+def test_only_some_unknown_schemas_are_remembered(server: FakeRegistry) -> None:
+    decode = avro(kind=Line, registry=Registry(server.url, clock=lambda: 0.0)).decoder()
+    for number in (*range(1, 1026), 1025, 1):
+        with pytest.raises(FormatError, match=f"schema {number}: 404 Schema not found"):
+            decode(b"\0" + number.to_bytes(4))
+    assert len(server.requests) == 1026, "the first one again"
+
+
+def test_the_subjects_of_a_schema_are_asked_for_once(server: FakeRegistry) -> None:
+    server.add("lines-value", LINE)
+    decode = avro(kind=Line, registry=Registry(server.url, clock=lambda: 0.0)).decoder()
+    for _ in range(3):
+        with pytest.raises(FormatError, match="schema 1 of subject lines-value: field count"):
+            decode(b"\0\0\0\0\1\6tea")
+    assert server.requests == ["GET /schemas/ids/1", "GET /schemas/ids/1/subjects"]
+
+
 def test_a_registry_behind_tls_is_read_by_who_trusts_its_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "own")
     issued = authority.issue("registry")

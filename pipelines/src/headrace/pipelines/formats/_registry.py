@@ -17,6 +17,8 @@ R = TypeVar("R")
 
 _CALL_TIMEOUT_S = 10
 _RETRY_S = 0.5
+_KEPT_S, _MAX_KEPT = 5.0, 1024
+"""How long an answer that may change is used again, and how many such answers at most."""
 _TEMPORARY = (401, 403, 408, 429)
 """Statuses that somebody may mend while the query waits: a token is renewed, a limit is raised or over."""
 
@@ -46,29 +48,43 @@ class Registry:
     orders = app.source("orders/*", decode=avro(kind=Order, registry=registry))
     ```
 
-    The process that needs a schema fetches it once. While the registry is unavailable, a micro-batch that needs a schema waits;
-    after `timeout_s` the query fails, whatever the step's `on_error` says: no message is dropped for an outage.
+    The process that needs a schema fetches it once; for one that the registry does not know, it asks every 5 s at most. While the
+    registry is unavailable, a micro-batch that needs a schema waits; after `timeout_s` the query fails, whatever the step's
+    `on_error` says: no message is dropped for an outage.
 
     Args:
         url: The address; of several, separated by commas, the first that answers is used.
         options: Further settings of confluent-kafka's `SchemaRegistryClient`, such as TLS and authentication.
         timeout_s: How long to wait for an answer, in seconds.
+        clock: The time in seconds, which never goes back.
 
     Raises:
         GraphError: confluent-kafka is not installed, or refuses a setting.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.url = url
         self._options = {"max.retries": 0, "timeout": _CALL_TIMEOUT_S, **(options or {}), "url": url}
-        self._timeout_s = timeout_s
+        self._timeout_s, self._clock = timeout_s, clock
         self._clients = dict[int, "SchemaRegistryClient"]()
         """By process: a client's connections do not survive a fork."""
-        self._schemas = dict[int, WriterSchema]()
+        self._schemas = dict[tuple[int, str | None], WriterSchema]()
         self._pause = threading.Event()
         """Never set."""
         if find_spec("confluent_kafka") is None or find_spec("cachetools") is None:
             raise GraphError("a registry needs confluent-kafka: pip install 'headrace-pipelines[registry]'")
+        from cachetools import TTLCache
+
+        self._unknown: TTLCache[tuple[int, str | None], str] = TTLCache(_MAX_KEPT, _KEPT_S, clock)
+        """The errors of schemas that the registry does not know yet."""
+        self._subjects: TTLCache[int, str] = TTLCache(_MAX_KEPT, _KEPT_S, clock)
         try:
             self._client()
         except Exception as error:
@@ -76,7 +92,7 @@ class Registry:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Crosses processes by its settings."""
-        return _again, (self.url, self._options, self._timeout_s)
+        return _again, (self.url, self._options, self._timeout_s, self._clock)
 
     def schema(self, schema_id: int, form: str | None = None) -> WriterSchema:
         """Returns the schema of an id, with the schemas that it refers to.
@@ -89,10 +105,17 @@ class Registry:
             FormatError: The registry does not know the id.
             Unavailable: The registry did not answer in time.
         """
-        if schema_id not in self._schemas:
-            found = self._ask(f"schema {schema_id}", lambda client: client.get_schema(schema_id, fmt=form))
-            self._schemas[schema_id] = self._with_references(schema_id, found)
-        return self._schemas[schema_id]
+        key = (schema_id, form)
+        if key not in self._schemas:
+            if (known := self._unknown.get(key)) is not None:
+                raise FormatError(known)
+            try:
+                found = self._ask(f"schema {schema_id}", lambda client: client.get_schema(schema_id, fmt=form))
+                self._schemas[key] = self._with_references(schema_id, found)
+            except FormatError as error:
+                self._unknown[key] = str(error)
+                raise
+        return self._schemas[key]
 
     def latest(self, subject: str, form: str | None = None) -> WriterSchema:
         """Returns the latest schema of a subject.
@@ -127,10 +150,14 @@ class Registry:
 
     def subjects(self, schema_id: int) -> str:
         """Returns the subjects of a schema, for an error; empty if the registry does not tell."""
-        try:
-            return ", ".join(self._client().get_subjects_by_schema_id(schema_id))
-        except Exception:
-            return ""
+        found = self._subjects.get(schema_id)
+        if found is None:
+            try:
+                found = ", ".join(self._client().get_subjects_by_schema_id(schema_id))
+            except Exception:
+                found = ""
+            self._subjects[schema_id] = found
+        return found
 
     def _with_references(self, schema_id: int, schema: "Schema") -> WriterSchema:
         references = list[str]()
@@ -147,7 +174,7 @@ class Registry:
     def _ask(self, what: str, call: "Callable[[SchemaRegistryClient], R]") -> R:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-        deadline = time.monotonic() + self._timeout_s
+        deadline = self._clock() + self._timeout_s
         while True:
             try:
                 return call(self._client())
@@ -157,7 +184,7 @@ class Registry:
                     raise FormatError(f"registry {self.url}, {what}: {reason}") from error
             except Exception as error:
                 reason = f"{type(error).__name__}: {text_of(error)}"
-            if time.monotonic() >= deadline:
+            if self._clock() >= deadline:
                 raise Unavailable(f"registry {self.url}, {what}: no answer within {self._timeout_s:g} s: {reason}")
             self._pause.wait(_RETRY_S)
 
@@ -169,5 +196,5 @@ class Registry:
         return self._clients[os.getpid()]
 
 
-def _again(url: str, options: Mapping[str, Any], timeout_s: float) -> Registry:
-    return Registry(url, options, timeout_s=timeout_s)
+def _again(url: str, options: Mapping[str, Any], timeout_s: float, clock: Callable[[], float]) -> Registry:
+    return Registry(url, options, timeout_s=timeout_s, clock=clock)

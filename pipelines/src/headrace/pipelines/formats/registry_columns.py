@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipelines._errors import FormatError, Unavailable
+from headrace.pipelines._errors import FormatError
 from headrace.pipelines.formats._avro_columns import batch_of, record_columns, with_plain_uuids
 from headrace.pipelines.formats._column_reader import Block, ColumnReader, ObjectReader, merged
 from headrace.pipelines.formats._registry import Registry, WriterSchema
@@ -60,7 +60,7 @@ class RegistryColumns(ColumnReader):
         registry: The registry.
         document: The schema to read as.
         each: Reads record by record.
-        readers: What reads all records behind a prefix at once, for each prefix so far; None if nothing does.
+        readers: What reads all records behind a prefix at once, for each prefix of a schema so far; None if nothing does.
     """
 
     registry: Registry
@@ -83,9 +83,7 @@ class RegistryColumns(ColumnReader):
         return merged(self.schema, blocks)
 
     def _of(self, prefix: bytes, there: list[int], payloads: list[Any]) -> Block:
-        if prefix not in self.readers:
-            self.readers[prefix] = self._reader_of(prefix)
-        reader = self.readers[prefix]
+        reader = self._reader_of(prefix)
         batch = None if reader is None else reader.read(payloads)
         if batch is not None:
             return Block(batch, there)
@@ -94,17 +92,20 @@ class RegistryColumns(ColumnReader):
         return Block(block.batch, [there[index] for index in block.there], errors)
 
     def _reader_of(self, prefix: bytes) -> "Projection | None":
-        if len(prefix) < PREFIX_BYTES or prefix[0] != 0:
-            return None
+        if prefix in self.readers or len(prefix) < PREFIX_BYTES or prefix[0] != 0:
+            return self.readers.get(prefix)
         try:
             written = self.registry.schema(int.from_bytes(prefix[1:]))
+        except FormatError:
+            return None  # the registry may know it later
+        try:
             document = with_plain_uuids(json.loads(written.text))
             block = at_once(document, record_columns("avro", parsed(document))) if written.type == "AVRO" else None
-            return None if block is None or written.references else projection(block, document, self.document, self.schema)
-        except Unavailable:
-            raise
+            found = None if written.references or block is None else projection(block, document, self.document, self.schema)
         except Exception:
-            return None  # each record alone shows why
+            found = None  # each record alone shows why
+        self.readers[prefix] = found
+        return found
 
 
 @dataclass(frozen=True)
