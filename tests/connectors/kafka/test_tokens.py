@@ -1,13 +1,16 @@
 """Tokens of OAUTHBEARER that expire while a source and a sink run: renewed in time, or named, with the way back."""
 
 import asyncio
+import logging
+import time
 from contextlib import closing
 
 import pytest
-from tests.connectors.kafka.rig import Query, numbered, numbers, reading, sink_of, write
+from tests.connectors.kafka.rig import DEADLINE, Query, numbered, numbers, reading, sink_of, write
 from tests.connectors.kafka.secured import SECRET, Endpoint, token
 from tests.health.site import site
 
+from headrace.connectors.kafka import KafkaAway, KafkaSink
 from headrace.connectors.kafka.oauth import FileTokens, RequestedTokens
 from headrace.connectors.kafka.token_endpoint import ClientCredentials, NoToken, TokenAway, TokenRefused
 
@@ -27,14 +30,24 @@ async def test_tokens_are_renewed_while_source_and_sink_run(secured, admin, addr
     topic, login = admin.create(), {"bootstrap_servers": f"{secured.host}:{secured.sasl_port}", **endpoint.login()}
     one: Query = query()
     with closing(sink_of(topic=topic, sink=topic, **login)) as sink:
-        # On a machine that is held up, a broker may end a login before it is renewed: then the client logs in again.
         async with reading(address, topics=topic, **login):
             await one.attach()
             batch = 0
             while len(endpoint.answers) < 4:
-                await asyncio.to_thread(write, sink, batch, numbered(batch, 1))
+                await asyncio.to_thread(_write, sink, batch)
                 batch += 1
                 assert numbers(await one.read(batch)) == list(range(batch))
+
+
+def _write(sink: KafkaSink, batch: int) -> None:
+    """Writes a transaction, again if its login ended first: a machine may be held up for longer than a token lives."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        try:
+            return write(sink, batch, numbered(batch, 1))
+        except KafkaAway:
+            assert time.monotonic() < deadline
+            logging.getLogger(__name__).warning("transaction %d again", batch, exc_info=True)
 
 
 @pytest.mark.each_value
@@ -92,6 +105,22 @@ def test_a_token_without_a_sensible_life_is_renewed_within_a_minute(endpoint, mo
     tokens = RequestedTokens(_credentials(endpoint))
     assert tokens.token() == "a.b.c"
     assert 0 < tokens.seconds() <= 60
+
+
+def test_a_login_in_the_last_fifth_of_a_life_takes_the_next_token(endpoint):
+    endpoint.life_s, now = 100.0, [0.0]
+    tokens = RequestedTokens(_credentials(endpoint), lambda: now[0])
+    first = tokens.token()
+    for now[0], asked in ((79.0, 1), (80.0, 2), (159.9, 2), (260.0, 3)):
+        assert tokens.token()
+        assert len(endpoint.answers) == asked
+    for now[0] in (340.0, 359.9):
+        endpoint.fault = "is ill"
+        last = tokens.token()
+    assert last != first
+    now[0] = 360.0
+    with pytest.raises(TokenAway, match="answers 503"):
+        tokens.token()
 
 
 def test_a_valid_token_is_used_while_the_endpoint_is_away_and_a_refused_one_is_not(endpoint):

@@ -5,6 +5,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import cache
@@ -99,9 +100,15 @@ class _Token:
 class RequestedTokens(AbstractTokenProvider):  # type: ignore[misc]
     """Requests tokens, each while the one before it is still valid. Any thread may call it."""
 
-    def __init__(self, credentials: ClientCredentials) -> None:
-        """Takes how to request them."""
+    def __init__(self, credentials: ClientCredentials, clock: Callable[[], float] = time.monotonic) -> None:
+        """Takes how to request them.
+
+        Args:
+            credentials: What the client proves.
+            clock: Returns seconds that never go back.
+        """
         self._credentials = credentials
+        self._clock = clock
         self._lock = threading.Lock()
         self._held: _Token | None = None
         self._request: Future[str] | None = None
@@ -111,19 +118,24 @@ class RequestedTokens(AbstractTokenProvider):  # type: ignore[misc]
     def token(self) -> str:
         """Returns a valid token, after a wait of twelve seconds at most.
 
+        A token that should be renewed is returned only if the next one does not arrive soon. A broker ends a login with its
+        token, and takes a connection for broken that logs in twice within a second, so each login needs a token that lasts.
+
         Raises:
             TokenRefused: The endpoint refuses this client.
             NoToken: The endpoint answers with something else than a token.
             TokenAway: The endpoint cannot be reached now.
         """
         with self._lock:
-            now, held = time.monotonic(), self._held
-            if held is not None and now < held.ends_at:
-                if now >= held.renewed_at:
-                    self._begin(now)
+            now, held = self._clock(), self._held
+            if held is not None and now < held.renewed_at:
                 return held.text
             request = self._begin(now)
-        if not wait([request], _BRIEFLY_S if self._trouble else _ANSWER_S).done:
+        is_valid = held is not None and now < held.ends_at
+        is_answered = bool(wait([request], _BRIEFLY_S if is_valid or self._trouble else _ANSWER_S).done)
+        if held is not None and is_valid and not (is_answered and request.exception() is None):
+            return held.text
+        if not is_answered:
             self._trouble = self._trouble or late(self._credentials.url)
             raise TokenAway(self._trouble)
         return request.result()
@@ -131,7 +143,7 @@ class RequestedTokens(AbstractTokenProvider):  # type: ignore[misc]
     def seconds(self) -> float:
         """Returns how long the token may be used before this object is asked for one again, in seconds."""
         held = self._held
-        left = 0.0 if held is None else held.renewed_at - time.monotonic()
+        left = 0.0 if held is None else held.renewed_at - self._clock()
         return min(_ASK_S, max(_ASK_SOON_S, left))
 
     def forget(self) -> None:
