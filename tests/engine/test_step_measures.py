@@ -1,5 +1,9 @@
 """The measures of an application's steps, wherever its stages run."""
 
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
 import pytest
 from tests.engine.stages import Stages
 
@@ -7,8 +11,14 @@ from headrace.engine.applications.batches import totals as totals_module
 from headrace.engine.applications.batches.totals import Totals
 from headrace.engine.applications.stages.reports import Report
 from headrace.gateway.core.base.bounds import MAX_STEPS
-from headrace.pipelines import Message, OnError, Pipeline, total, tumbling
+from headrace.pipelines import Message, OnError, Pipeline, Trial, total, tumbling
+from headrace.pipelines.formats import json
 from headrace.pipelines.runtime import StepMeasures
+
+
+@dataclass
+class Order:
+    id: int
 
 
 def numbers(values: list[int]) -> list[Message]:
@@ -48,6 +58,27 @@ def test_counts_are_those_of_the_messages_however_they_are_divided(buckets: int,
     assert all(done.time_ns > 0 for done in stages.done.measures.values())
     keys = [steps["seen"] for steps in stages.done.keys.values()]
     assert sum(keys) == 2, "of 60, 30 and 20, two are multiples of 3"
+
+
+@pytest.mark.parametrize("on_error", [OnError.SKIP, OnError.DEAD_LETTER])
+@pytest.mark.parametrize("contract", [None, "freeze", "evolve"])
+def test_a_message_that_is_first_decoded_after_the_shuffle_is_counted_if_it_fails(
+    on_error: OnError, contract: Literal["freeze", "evolve"] | None
+) -> None:
+    app = Pipeline("own-keys", on_error=on_error, dead_letters="dead" if on_error is OnError.DEAD_LETTER else None)
+    orders = app.source("n/*", decode=json(Order), contract=contract, name="orders")
+    orders.key_by().stateful(lambda order, seen: seen.append(order.id) or str(order.id), state=list, name="seen").sink("out")
+    payloads = [b'{"id": 1}', b'{"id": 2, "new": 3}', b'{"id": "x"}', b'{"id": 3}']
+    messages = [Message(payload, b"k", stream="n/0", sequence=at) for at, payload in enumerate(payloads, 1)]
+    trial, stages = Trial(app), Stages(app, failing=0.3, seed=7)
+    trial.send(*messages)
+    stages.send(*messages)
+    assert +stages.counts == +Counter(trial.counts)
+    failed = 2 if contract == "freeze" else 1
+    assert stages.counts["skipped", "orders"] == failed * (on_error is OnError.SKIP)
+    of_contract = {"freeze": {"violated": 2}, "evolve": {"violated": 1, "further": 1}, None: {}}[contract]
+    found = without_time(dict(stages.done.measures))["orders"]
+    assert found == {"received": 4, "sent": 4 - failed, "failed": failed, **of_contract}
 
 
 def test_decoding_after_the_shuffle_counts_no_message_twice_and_timers_and_late_values_are_counted() -> None:

@@ -277,7 +277,8 @@ async def test_a_run_says_what_its_steps_have_done_and_a_replaced_run_says_nothi
         serve_http(gateway) as http,
         sink_and_source(address) as (_, writer, _, _),
     ):
-        step = StepMetrics(step="count", received=7, sent=5, late=1, failed=1, time_us=1_500_000, keys=4, fired=2)
+        step = StepMetrics(step="count", received=7, sent=5, late=1, failed=1, time_us=1_500_000, keys=4)
+        step.MergeFrom(StepMetrics(fired=2, violated=6, further=8))
         stages = [StageTime(stage="addBatch", time_ms=2_500)]
         await writer.report_commits(metrics=RunMetrics(batches=3, steps=[step], stages=stages, state_bytes=900))
         found = await scrape(http)
@@ -290,6 +291,8 @@ async def test_a_run_says_what_its_steps_have_done_and_a_replaced_run_says_nothi
             key("step_sent_messages_total", **of_step): 5,
             key("step_late_messages_total", **of_step): 1,
             key("step_failed_messages_total", **of_step): 1,
+            key("step_violating_messages_total", **of_step): 6,
+            key("step_further_messages_total", **of_step): 8,
             key("step_fired_timers_total", **of_step): 2,
             key("step_seconds_total", **of_step): 1.5,
             key("step_state_keys", **of_step): 4,

@@ -313,7 +313,17 @@ describe("the graph", () => {
   const draw = (now: Status) => graph(now, new History(), (ms) => `${ms} ms`);
 
   it("joins a source, its stream, a pipeline with its steps, and a sink", () => {
-    const step = { step: "price", received: 9, sent: 8, failed: 1, late: 0, keys: 0, time_ms: 1 };
+    const step = {
+      step: "price",
+      received: 9,
+      sent: 8,
+      failed: 1,
+      late: 0,
+      keys: 0,
+      violated: 2,
+      further: 0,
+      time_ms: 1,
+    };
     const sink = {
       sink: "out",
       condition: "stalled",
@@ -344,7 +354,7 @@ describe("the graph", () => {
       ["pipeline totals", "waits", "micro-batch for 20 ms"],
       ["sink out", "stalled", "instance a has not staged, for 11000 ms"],
     ]);
-    expect(found.nodes[2]?.steps).toEqual([{ name: "price", received: 0, sent: 0, failed: 1 }]);
+    expect(found.nodes[2]?.steps).toEqual([{ name: "price", received: 0, sent: 0, failed: 1, violated: 2 }]);
     expect(found.edges).toEqual([
       ["connector orders", "stream orders/0"],
       ["stream orders/0", "pipeline totals"],
@@ -365,7 +375,17 @@ describe("the graph", () => {
 describe("the history", () => {
   it("has the rates of streams, pipelines, steps and sinks", () => {
     const history = new History();
-    const step = { step: "price", received: 0, sent: 0, failed: 0, late: 0, keys: 0, time_ms: 0 };
+    const step = {
+      step: "price",
+      received: 0,
+      sent: 0,
+      failed: 0,
+      late: 0,
+      keys: 0,
+      violated: 0,
+      further: 0,
+      time_ms: 0,
+    };
     for (let n = 0; n <= 10; n += 1) {
       const streams = [
         stream("orders/0", { received_messages: 20 * n, acknowledged_messages: 10 * n, lag_messages: 10 * n }),

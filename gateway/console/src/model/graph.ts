@@ -14,6 +14,8 @@ export interface NodeStep {
   received: number;
   sent: number;
   failed: number;
+  /** Messages that broke their contract; some of them have failed, others lost values. */
+  violated: number;
 }
 
 export interface Node {
@@ -111,6 +113,7 @@ export function graph(status: Status, history: History, duration: (ms: number) =
         received: history.rate(stepPart(one.pipeline, step.step), "received"),
         sent: history.rate(stepPart(one.pipeline, step.step), "done"),
         failed: step.failed,
+        violated: step.violated,
       })),
     });
     for (const stream of Object.keys(one.committed)) join(ofStream(stream), id);

@@ -3,7 +3,7 @@ import type { CausePaths } from "../model/cause_paths";
 import type { Status } from "../model/documents";
 import { CONDITIONS, type Condition } from "../model/words";
 import { count, duration, rate } from "../model/format";
-import { graph, type Node } from "../model/graph";
+import { graph, type Node, type NodeStep } from "../model/graph";
 import type { History } from "../model/history";
 import { splitPart } from "../model/causes";
 import { layout, type Place } from "../model/layout";
@@ -171,7 +171,7 @@ function Box({ node, isCause }: { node: Node; isCause: boolean }) {
               <span className="step" title={step.name}>
                 {step.name}
               </span>
-              <span className={step.failed ? "bad" : ""}>{step.failed ? `${count(step.failed)} failed` : ""}</span>
+              <span className={step.failed || step.violated ? "bad" : ""}>{faults(step)}</span>
               <span>{rate(step.received)}</span>
               <span>→ {rate(step.sent)}</span>
             </li>
@@ -183,6 +183,13 @@ function Box({ node, isCause }: { node: Node; isCause: boolean }) {
       )}
     </>
   );
+}
+
+/** What has failed in a step, in words; empty if nothing has. */
+function faults({ failed, violated }: NodeStep) {
+  return [failed ? `${count(failed)} failed` : "", violated ? `${count(violated)} against contract` : ""]
+    .filter(Boolean)
+    .join(", ");
 }
 
 /** The name of a node; for a node of many parts, a link to a filter that shows them. */

@@ -309,6 +309,8 @@ class StepFields(TypedDict):
     failed: int
     late: int
     keys: int
+    violated: int
+    further: int
 
 
 class LostVoteFields(TypedDict):

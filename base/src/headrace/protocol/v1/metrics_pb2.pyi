@@ -213,6 +213,8 @@ class StepMetrics(_message.Message):
     FIRED_FIELD_NUMBER: _builtins.int
     TIME_US_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
+    VIOLATED_FIELD_NUMBER: _builtins.int
+    FURTHER_FIELD_NUMBER: _builtins.int
     step: _builtins.str
     """Its name. At most 255 bytes."""
     received: _builtins.int
@@ -231,6 +233,10 @@ class StepMetrics(_message.Message):
     """The time that it has taken in all tasks together, in microseconds."""
     keys: _builtins.int
     """Keys that have a state, as far as the run has processed their buckets."""
+    violated: _builtins.int
+    """Messages that broke the contract of this source: they failed, or lost the values that did not fit."""
+    further: _builtins.int
+    """Messages with fields that their class does not have, and that the contract of this source permits."""
     def __init__(
         self,
         *,
@@ -243,10 +249,12 @@ class StepMetrics(_message.Message):
         fired: _builtins.int = ...,
         time_us: _builtins.int = ...,
         keys: _builtins.int = ...,
+        violated: _builtins.int = ...,
+        further: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "failed", b"failed", "fired", b"fired", "keys", b"keys", "late", b"late", "received", b"received", "sent", b"sent", "step", b"step", "time_us", b"time_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "failed", b"failed", "fired", b"fired", "further", b"further", "keys", b"keys", "late", b"late", "received", b"received", "sent", b"sent", "step", b"step", "time_us", b"time_us", "violated", b"violated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

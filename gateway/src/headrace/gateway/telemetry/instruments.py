@@ -379,6 +379,22 @@ APPLICATION_INSTRUMENTS = (
         of_steps(lambda s: s.ahead),
     ),
     Instrument(
+        "step_violating_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages that broke their contract.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.violated),
+    ),
+    Instrument(
+        "step_further_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages with new fields that their contract permits.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.further),
+    ),
+    Instrument(
         "step_fired_timers",
         Type.COUNTER,
         "{timer}",

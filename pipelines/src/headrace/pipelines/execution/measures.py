@@ -14,6 +14,8 @@ class StepMeasures:
         failed: The elements for which its function raised, and that were skipped or became dead letters.
         late: The elements that arrived after their windows were closed.
         ahead: The elements whose event times were too far ahead.
+        violated: The messages that broke a source's contract, also those that only lost values.
+        further: The messages with fields that their class does not have, and that a source's contract permits.
         fired: The timers that have fired, and windows that have closed.
         time_ns: The time that it has taken, in nanoseconds. Steps run side by side in tasks; their times are added.
     """
@@ -23,6 +25,8 @@ class StepMeasures:
     failed: int = 0
     late: int = 0
     ahead: int = 0
+    violated: int = 0
+    further: int = 0
     fired: int = 0
     time_ns: int = 0
 

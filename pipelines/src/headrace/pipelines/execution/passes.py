@@ -23,6 +23,14 @@ from headrace.pipelines.time.time import END, are_out_of_range, out_of_range
 log = logging.getLogger("headrace.pipelines")
 
 
+_MEASURED = {
+    Counted.LATE: "late",
+    Counted.AHEAD: "ahead",
+    Counted.FURTHER: "further",
+    Counted.DISCARDED: "violated",
+    Counted.VIOLATED: "violated",
+}
+"""The measures that count events."""
 Watermark = Callable[[frozenset[int], int | None], int]
 
 
@@ -142,11 +150,13 @@ class Pass:
         step = self.graph.steps[elements.decoded_by]
         assert isinstance(step, Source)
         started = time.perf_counter_ns()
-        counts = self.counts.copy()
+        counts, measured = self.counts.copy(), replace(self.measures[step.name])
         decoded = self._applied_to(step, elements)
-        # The source has counted them before the shuffle.
-        self.counts = counts
-        self.measures[step.name].time_ns += time.perf_counter_ns() - started
+        if step.judges:  # which have counted all of them before the shuffle
+            self.counts, self.measures[step.name] = counts, measured
+        measured = self.measures[step.name]
+        measured.sent += len(decoded) - len(elements)
+        measured.time_ns += time.perf_counter_ns() - started
         return replace(decoded, decoded_by=None)
 
     # What steps call
@@ -164,13 +174,12 @@ class Pass:
         self.changed[step] |= dict.fromkeys(keys)
         self.kept[step].touched(keys)
 
-    def count(self, what: Counted, step: str, elements: int) -> None:
-        """Adds to a count of elements of a step."""
-        self.counts[what, step] += elements
-        if what is Counted.LATE:
-            self.measures[step].late += elements
-        elif what is Counted.AHEAD:
-            self.measures[step].ahead += elements
+    def count(self, what: Counted, step: str, elements: int, part: str = "") -> None:
+        """Adds to a count of elements of a step; of a part of it, if the count is by part."""
+        self.counts[what, f"{step} {part}" if part else step] += elements
+        if (name := _MEASURED.get(what)) is not None:
+            measured = self.measures[step]
+            setattr(measured, name, getattr(measured, name) + elements)
 
     def fired(self, step: str, number: int) -> None:
         """Adds to the number of timers and windows of a step that have fired."""

@@ -14,13 +14,13 @@ _noted = set[tuple[str, str, str]]()
 """The fields that this process has logged, by step and stream."""
 
 
-def judged(step: Step, judge: Judge, name: str, elements: Elements, step_pass: StepPass) -> tuple[list[Any], Elements]:
+def judged(step: Step, judge: Judge, part: str, elements: Elements, step_pass: StepPass) -> tuple[list[Any], Elements]:
     """The values of messages, and the elements whose messages could be read, with what the contract permits noted and counted.
 
     Args:
         step: The source.
         judge: Reads the payloads.
-        name: The name of the contract in counts.
+        part: The part of the source that has the contract, for counts; empty for all of it.
         elements: The messages.
         step_pass: The pass.
     """
@@ -47,7 +47,7 @@ def judged(step: Step, judge: Judge, name: str, elements: Elements, step_pass: S
     found = each(step, read, elements, step_pass)
     for what, count in counts.items():
         if count:
-            step_pass.count(what, name, count)
+            step_pass.count(what, step.name, count, part)
     return found
 
 

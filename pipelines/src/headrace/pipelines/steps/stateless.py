@@ -56,10 +56,10 @@ class Source(Step):
     @property
     def contracts(self) -> Mapping[str, Judge]:
         """The contracts by the name of their counts: the step's, and the pattern of streams if there is more than one."""
-        return {self._counts_of(pattern): judge for pattern, judge in self.judges.items()}
+        return {f"{self.name} {self._part(pattern)}".rstrip(): judge for pattern, judge in self.judges.items()}
 
-    def _counts_of(self, pattern: str) -> str:
-        return self.name if list(self.judges) == [EVERY] else f"{self.name} {pattern}"
+    def _part(self, pattern: str) -> str:
+        return "" if list(self.judges) == [EVERY] else pattern
 
     @property
     def awaits(self) -> bool:
@@ -72,7 +72,7 @@ class Source(Step):
             return replace(elements, values=MessageRows(elements.origin, elements.places()))
         for pattern, judge in self.judges.items():
             if covers(pattern, elements.origin.stream):
-                return without_none(*judged(self, judge, self._counts_of(pattern), elements, step_pass))
+                return without_none(*judged(self, judge, self._part(pattern), elements, step_pass))
         values = self.decode.at_once(elements.values) if isinstance(self.decode, Decoder) else None
         if values is not None:
             return without_none(values, elements)

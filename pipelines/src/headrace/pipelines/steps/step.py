@@ -66,8 +66,8 @@ class StepPass(Protocol):
     def notes(self, step: "Step", elements: Elements) -> tuple[Cell, Sequence[int]]:
         """Where to write, and what, before a function is called with each of the elements, so that a crash can be explained."""
 
-    def count(self, what: Counted, step: str, elements: int) -> None:
-        """Adds to a count of elements of a step."""
+    def count(self, what: Counted, step: str, elements: int, part: str = "") -> None:
+        """Adds to a count of elements of a step; of a part of it, if the count is by part."""
 
     def fired(self, step: str, number: int) -> None:
         """Adds to the number of timers and windows of a step that have fired."""

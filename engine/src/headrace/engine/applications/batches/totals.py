@@ -44,6 +44,8 @@ def _step(step: str, done: StepMeasures, keys: int) -> pb.StepMetrics:
         failed=done.failed,
         late=done.late,
         ahead=done.ahead,
+        violated=done.violated,
+        further=done.further,
         fired=done.fired,
         time_us=done.time_ns // 1000,
         keys=keys,
