@@ -185,7 +185,7 @@ function Box({ node, isCause }: { node: Node; isCause: boolean }) {
   );
 }
 
-/** What has failed in a step, in words; empty if nothing has. */
+/** The failures of a step, in words; empty if there are none. */
 function faults({ failed, violated }: NodeStep) {
   return [failed ? `${count(failed)} failed` : "", violated ? `${count(violated)} against contract` : ""]
     .filter(Boolean)

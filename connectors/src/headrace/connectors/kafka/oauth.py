@@ -104,7 +104,7 @@ class RequestedTokens(AbstractTokenProvider):  # type: ignore[misc]
         """Takes how to request them.
 
         Args:
-            credentials: What the client proves.
+            credentials: The proof of the client.
             clock: Returns seconds that never go back.
         """
         self._credentials = credentials
