@@ -8,7 +8,7 @@ from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
 from headrace.gateway import Limits
-from headrace.gateway.core.state.gateway import SILENCE_S
+from headrace.gateway.core.state.drain import SILENCE_S
 from headrace.protocol.v1 import sink_pb2, source_pb2
 
 

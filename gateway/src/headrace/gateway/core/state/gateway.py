@@ -1,12 +1,12 @@
 """The gateway: its streams, sessions and pipelines.
 
-Everything runs on one event loop, and only the drain waits, so each call sees and leaves a consistent state. Nothing is durable:
+Everything runs on one event loop, and only a drain waits, so each call sees and leaves a consistent state. Nothing is durable:
 after a restart, pipelines report the positions in their checkpoints again, and connectors resend from their sources.
 """
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from headrace.contract import clock
 from headrace.gateway.config import Limits, Paused, Peek, StreamRule
@@ -19,18 +19,13 @@ from headrace.gateway.core.connections import Connectors, OpenCalls, Reconnectio
 from headrace.gateway.core.pipelines import Drivers, Pipeline
 from headrace.gateway.core.sinks import CommitLog, DeadLetters, QueryOwners, Sink, SinkSession, Votes
 from headrace.gateway.core.state.deployments import Deployments
+from headrace.gateway.core.state.drain import STOPPING, Drain, ReportedLogs
 from headrace.gateway.core.state.event_log import EventKind, EventLog
 from headrace.gateway.core.state.tracing import Tracing
 from headrace.gateway.core.streams import OVERHEAD_BYTES, CreditPool, Pauses, Session, Stream, Totals
 from headrace.gateway.identity import Identity, TokenRegistry
 from headrace.gateway.own_faults import OwnFaults
 from headrace.protocol.v1 import sink_pb2, source_pb2
-
-STOPPING = "the gateway is stopping"
-SINKS_SHARE = 0.2
-"""The fraction of the drain timeout that is reserved for sinks, in case sources use up the rest."""
-SILENCE_S = 3.0
-"""After how many seconds without a report of its commit log a drain expects none from a driver, which reports each second."""
 
 
 def _without_file() -> list[str]:
@@ -289,46 +284,12 @@ class Gateway:
         return self.drain_task
 
     async def drain(self, timeout_ms: int | None = None) -> None:
-        """Asks every session to end, and waits until all have, for at most `timeout_ms` or else `drain_timeout_ms`.
-
-        Sources end first: messages whose acknowledgement they await may still have to be written to sinks. What sinks have
-        prepared becomes visible before they leave, if its driver reports the commit in time.
-        """
+        """Asks every session to end, and waits until all have, for at most `timeout_ms` or else `drain_timeout_ms`."""
         self.draining = True
         self.drain_begun.set()
-        loop, timeout_ms = asyncio.get_running_loop(), self.limits.drain_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = loop.time() + timeout_ms / 1000
-        sources_ms = round(timeout_ms * (1 - SINKS_SHARE)) if self.sink_sessions else timeout_ms
-        drain = source_pb2.Drain(deadline_ms=sources_ms, reason=STOPPING)
-        for session in self.sessions.values():
-            session.draining = True
-            session.send(source_pb2.IngestResponse(drain=drain))
-        await self._until_left(self.sessions, deadline - (timeout_ms - sources_ms) / 1000)
-        await self._until_reported((loop.time() + deadline) / 2)
-        sink_drain = sink_pb2.SinkDrain(deadline_ms=max(0, round((deadline - loop.time()) * 1000)), reason=STOPPING)
-        for sink_session in self.sink_sessions.values():
-            sink_session.send(sink_pb2.SinkServiceAttachResponse(drain=sink_drain))
-        await self._until_left(self.sessions, deadline)
-        await self._until_left(self.sink_sessions, deadline)
-
-    async def _until_reported(self, deadline: float) -> None:
-        """Waits for the commits of what sinks have prepared, until `deadline`, or while their drivers report."""
-        loop = asyncio.get_running_loop()
-        while (left := min(deadline - loop.time(), self._awaits_report_s())) > 0:
-            await self.sinks_changed.wait(left)
-
-    def _awaits_report_s(self) -> float:
-        """Returns for how many seconds a report is worth waiting for; 0 if none is."""
-        prepared = {transaction for session in self.sink_sessions.values() for transaction in session.holdings.prepared}
-        logs = {name: commit_log for name, commit_log in self.commit_logs.items() if not commit_log.stopped}
-        waiting = {each.pipeline for each in prepared if each.pipeline in logs and each.batch > logs[each.pipeline].committed}
-        heard_at = [self.commits_reported_at[name] for name in waiting]
-        return max(0.0, max(heard_at) + SILENCE_S - clock.monotonic()) if heard_at else 0.0
-
-    async def _until_left(self, sessions: Mapping[str, object], deadline: float) -> None:
-        """Waits until all sessions have ended, or until `deadline` on the event loop's clock."""
-        while sessions and (left := deadline - asyncio.get_running_loop().time()) > 0:
-            await self.sessions_changed.wait(left)
+        logs = ReportedLogs(self.commit_logs, self.commits_reported_at, self.sinks_changed)
+        drain = Drain(self.sessions, self.sink_sessions, self.sessions_changed, logs)
+        await drain.run(self.limits.drain_timeout_ms if timeout_ms is None else timeout_ms)
 
     def close(self) -> None:
         """Ends all remaining sessions."""
