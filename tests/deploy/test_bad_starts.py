@@ -12,16 +12,15 @@ from pathlib import Path
 import pytest
 from tests.deploy.supervisors import SLEEPS, Watched, kill, plan, process_of, runs, stop
 
-from headrace.deploy import AlreadyRuns, Ending, Kind, Signals, Status
+from headrace.deploy import AlreadyRuns, Ending, Kind, Signals, Status, backoff
 from headrace.deploy import lock as lock_module
-from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
 

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 from tests.deploy.supervisors import LISTENS, SLEEPS, Watched, plan, process_of, runs, stop
 
-from headrace.deploy import DeploymentError, Ending, IsStopped, Kind, Plan, Status
-from headrace.deploy import supervised as supervised_module
+from headrace.deploy import DeploymentError, Ending, IsStopped, Kind, Plan, Status, backoff
 from headrace.deploy import supervisor as supervisor_module
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
 

@@ -17,8 +17,7 @@ from tests.deploy.faulty_files import OPERATIONS
 from tests.deploy.supervisors import SLEEPS, Watched, kill, plan, process_of, runs, stop
 from tests.deploy.test_processes import DEADLINE_S
 
-from headrace.deploy import Ending, Kind, ask_processes
-from headrace.deploy import supervised as supervised_module
+from headrace.deploy import Ending, Kind, ask_processes, backoff
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.log_pipes import LogPipes
 from headrace.deploy.patient_disk import NO_ANSWER, LastKnown, PatientDisk
@@ -31,7 +30,7 @@ CALLER = "caller"
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.control.LOOK_EVERY_S", 0.01)

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from tests.deploy.supervisors import SLEEPS, Watched, kill, plan, process_of, runs, stop
 
-from headrace.deploy import Ending, IsStopped, Kind, Plan, Status, ask_processes, load_deployment, read_graphs
+from headrace.deploy import Ending, IsStopped, Kind, Plan, Status, ask_processes, backoff, load_deployment, read_graphs
 from headrace.deploy import graph as graph_module
-from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 from headrace.processes import lives
 
@@ -44,7 +43,7 @@ WITH_A_CHILD = 'child = subprocess.Popen(["sleep", "600"], process_group=0).pid'
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
 

@@ -22,10 +22,10 @@ from tests.gateway.test_rights import bearer, token
 from tests.gateway.wire import serve
 
 from headrace.cli import cli
-from headrace.deploy import Ending, Kind, Reached, Status, ask_restart
+from headrace.deploy import Ending, Kind, Reached, Status, ask_restart, backoff
 from headrace.deploy import link as link_module
 from headrace.deploy import link_call as call_module
-from headrace.deploy import supervised as supervised_module
+from headrace.deploy import process as process_module
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.gateway import Known
 from headrace.deploy.link import GatewayLink
@@ -46,7 +46,7 @@ RESULT = {"name": "sink", "state": "runs", "pid": 2, "stopped_pid": None, "stopp
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
     monkeypatch.setattr(link_module, "FIRST_WAIT_S", 0.01)
@@ -296,7 +296,7 @@ def test_a_token_that_may_only_register_learns_which_processes_are_connected(tmp
 
 
 def test_a_process_that_never_connects_fails_however_long_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_module, "STABLE_S", 0.0)
+    monkeypatch.setattr(process_module, "STABLE_S", 0.0)
     planned = plan(tmp_path, app=(Kind.PIPELINE, "sleep 0.2; echo 'Error: no memory'; exit 1"))
     planned = replace(planned, others=tuple(replace(one, pipelines=("totals",)) for one in planned.others))
     with served(token("ours", supervise=True)) as gateway:

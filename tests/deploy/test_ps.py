@@ -17,9 +17,8 @@ from tests.deploy.test_link import served
 from tests.gateway.test_rights import token
 
 from headrace.cli import cli
-from headrace.deploy import Kind, Known, Status, last_lines
+from headrace.deploy import Kind, Known, Status, backoff, last_lines
 from headrace.deploy import link as link_module
-from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.control import PROCESSES_IN_ANSWER
 from headrace.processes import memory_of_sessions
@@ -32,7 +31,7 @@ FAILS = "echo 'Error: no such table' >&2; exit 1"
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long, but what has failed twice."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
     monkeypatch.setattr(link_module, "FIRST_WAIT_S", 0.01)

@@ -20,9 +20,9 @@ from tests.absent import absent
 from tests.deploy.supervisors import SLEEPS, Probe, Watched, plan, process_of, runs, stop
 
 from headrace.cli import cli
-from headrace.deploy import CannotRestart, Ending, Kind, Known, NotRunning, Status, ask_restart
+from headrace.deploy import CannotRestart, Ending, Kind, Known, NotRunning, Status, ask_restart, backoff
 from headrace.deploy import control as control_module
-from headrace.deploy import supervised as supervised_module
+from headrace.deploy import process as process_module
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.patient_disk import PatientDisk
 
@@ -32,7 +32,7 @@ WITHIN_S = 60.0
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
 
@@ -136,7 +136,7 @@ def test_a_second_signal_does_not_cut_off_a_connector_that_drains(tmp_path: Path
 
 
 def test_a_connector_that_does_not_end_is_killed(tmp_path: Path, callers: Callers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_module, "STOPS_WITHIN_S", 0.1)
+    monkeypatch.setattr(process_module, "STOPS_WITHIN_S", 0.1)
     deaf = "if [ -e deaf ]; then exec sleep 600; fi\ntrap '' TERM\ntouch deaf; while :; do sleep 600; done"
     watched = Watched(plan(tmp_path, sink=(Kind.SINK, deaf)))
     watched.when(lambda status: runs("gateway", "sink")(status) and (tmp_path / "deaf").exists(), callers.restart("sink"))
@@ -149,8 +149,8 @@ def test_a_connector_that_waits_after_a_failure_starts_at_once(
     tmp_path: Path, callers: Callers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Longer than the test: only the command starts it again.
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 10_000.0)
-    monkeypatch.setattr(supervised_module, "MAX_WAIT_S", 10_000.0)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 10_000.0)
+    monkeypatch.setattr(backoff, "MAX_WAIT_S", 10_000.0)
     watched = Watched(plan(tmp_path, sink=(Kind.SINK, f"if [ ! -e failed ]; then touch failed; exit 1; fi\n{SLEEPS}")))
     watched.when(lambda status: process_of(status, "sink").reason is not None, callers.restart("sink"))
     watched.when(callers.answered(1), stop)

@@ -13,8 +13,7 @@ from tests.deploy.faulty_files import Files
 from tests.deploy.supervisors import LISTENS, SLEEPS, Probe, Watched, plan, process_of, runs, stop
 from tests.disks import disk, fill
 
-from headrace.deploy import AlreadyRuns, CannotStart, Ending, Kind, Supervisor
-from headrace.deploy import supervised as supervised_module
+from headrace.deploy import AlreadyRuns, CannotStart, Ending, Kind, Supervisor, backoff
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.lock import exclusive_run
 from headrace.deploy.log_pipes import LogPipes
@@ -27,7 +26,7 @@ SILENT |= {"close close", "_leave close", "_listen lexists", "_listen lstat", "_
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
 

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 from tests.deploy.supervisors import LISTENS, SLEEPS, Probe, Watched, begun, kill, notes, plan, process_of, runs, stop
 
-from headrace.deploy import AlreadyRuns, CannotRun, Ending, Kind, Known, Status
+from headrace.deploy import AlreadyRuns, CannotRun, Ending, Kind, Known, Status, backoff
 from headrace.deploy import lock as lock_module
-from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
 
@@ -79,7 +78,7 @@ def test_a_gateway_that_must_not_be_asked(tmp_path: Path) -> None:
 
 def test_whoever_is_killed_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Longer than the supervisor may need on a busy machine, so that it is seen waiting.
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.5)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.5)
     watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS)))
     for name in ("source", "sink", "gateway"):
         watched.when(runs("gateway", "source", "sink"), kill(name))
@@ -141,7 +140,7 @@ def test_who_keeps_failing_is_told_with_what_it_said(tmp_path: Path, line: str) 
 
 def test_waits_grow_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    waits = [supervised_module.wait(failures) for failures in range(1, 12)]
+    waits = [backoff.wait_s(failures) for failures in range(1, 12)]
     assert 0.3 <= waits[0] <= 0.5
     assert waits[3] > waits[0]
     assert all(20 <= wait <= 30 for wait in waits[7:])

@@ -12,8 +12,7 @@ import pytest
 from tests.deploy.supervisors import SLEEPS, Watched, kill, plan, process_of, runs, stop
 from tests.deploy.test_log_pipes import text
 
-from headrace.deploy import CannotRun, Kind, Status
-from headrace.deploy import supervised as supervised_module
+from headrace.deploy import CannotRun, Kind, Status, backoff
 from headrace.deploy import supervisor_log as supervisor_log_module
 from headrace.deploy.aside import Aside
 from headrace.deploy.log_pipes import LogPipes
@@ -27,7 +26,7 @@ def cannot_start(_: LogPipes) -> None:
 @pytest.mark.parametrize("has_writer", [True, False])
 def test_what_happens_is_in_it_though_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_writer: bool) -> None:
     """Without a log writer, the supervisor does its work."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     if not has_writer:
         monkeypatch.setattr(LogPipes, "_start", cannot_start)
     log, renamed = tmp_path / "run" / "supervisor.log", tmp_path / "run" / "supervisor.log.1"

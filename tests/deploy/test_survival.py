@@ -15,9 +15,8 @@ import pytest
 from tests.deploy.faulty_files import SHORT_WRITE, Files
 from tests.deploy.supervisors import LISTENS, SLEEPS, Watched, plan, process_of, runs, stop
 
-from headrace.deploy import Kind, NotRunning, Status, ask_processes
+from headrace.deploy import Kind, NotRunning, Status, ask_processes, backoff
 from headrace.deploy import log_pipes as log_pipes_module
-from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.comfort import Comfort, regardless
 from headrace.deploy.control import ControlSocket
@@ -29,7 +28,7 @@ from headrace.log_writer import file as file_module
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits for long."""
-    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
     monkeypatch.setattr(log_pipes_module, "MAX_BYTES", 1 << 10)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.deploy.patient_disk import PatientDisk
-from headrace.deploy.supervised import Supervised
+from headrace.deploy.process import SupervisedProcess
 from headrace.log_writer import close
 
 SOCKET_FILE = "supervisor.socket"
@@ -49,7 +49,7 @@ class Request:
         """Whether it is not answered yet."""
         return self._connection.fileno() >= 0
 
-    def is_checked(self, one: Supervised) -> bool:
+    def is_checked(self, one: SupervisedProcess) -> bool:
         """Returns False: a command on this machine takes the supervisor's word."""
         return False
 

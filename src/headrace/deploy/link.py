@@ -17,6 +17,7 @@ import grpc
 
 from headrace.contract.backoff import Backoff
 from headrace.contract.names import SUPERVISOR
+from headrace.deploy.backoff import FIRST_WAIT_S, MAX_WAIT_S
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.control import refusal
 from headrace.deploy.gateway import REFUSED_FOR_S, Metadata
@@ -34,8 +35,6 @@ REPORT_EVERY_S = 5.0
 """How often processes are reported that have not changed, for the sake of their memory."""
 LEAST_BETWEEN_REPORTS_S = 0.5
 MAX_LINES = 1_000
-FIRST_WAIT_S = 0.5
-MAX_WAIT_S = 30.0
 LOOK_FOR_TOKEN_S = 0.5
 _LEAVES_WITHIN_S = 1.0
 _CLOSES_WITHIN_S = 5.0

@@ -12,8 +12,8 @@ import grpc
 from headrace.deploy.gateway import Metadata
 from headrace.deploy.link_messages import outcome_message
 from headrace.deploy.plan import Listed
+from headrace.deploy.process import SupervisedProcess
 from headrace.deploy.replays import Replay
-from headrace.deploy.supervised import Supervised
 from headrace.protocol.v1 import admin_pb2 as pb
 
 MAX_REQUESTS = 16
@@ -61,7 +61,7 @@ class LinkRequest:
         """Whether it is not answered yet, and the call lasts that it has come from."""
         return not self._answered and not self._call.is_over
 
-    def is_checked(self, one: Supervised) -> bool:
+    def is_checked(self, one: SupervisedProcess) -> bool:
         """Returns whether the gateway checks that the connector has a session: it does if it knows what the connector serves."""
         return bool(one.role.serves)
 

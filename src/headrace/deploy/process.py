@@ -1,4 +1,4 @@
-"""A process of a deployment over its restarts: its state, its backoff, and why it ended."""
+"""A process of a deployment over its restarts: its state, and why it ended."""
 
 import signal
 from collections.abc import Mapping
@@ -8,18 +8,14 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from headrace.contract.backoff import Backoff
 from headrace.contract.names import CONTINUES
+from headrace.deploy.backoff import STABLE_S, wait_s
 from headrace.deploy.logs import last_error_line, last_warning, size_of
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Role
 from headrace.deploy.status import Kind, State
 from headrace.processes import OwnedProcess
 
-FIRST_WAIT_S = 0.5
-MAX_WAIT_S = 30.0
-STABLE_S = 10.0
-"""A process that was connected for this long is considered stable: a later failure does not count as one in a row."""
 STOPS_WITHIN_S = 20.0
 """How long a process may take to end before it is restarted; it is killed then."""
 QUERY_STOPS_WITHIN_S = 60.0
@@ -30,7 +26,7 @@ _PERMANENT = (2, 3)
 
 
 @dataclass
-class Supervised:
+class SupervisedProcess:
     """A process that is restarted whenever it ends, with backoff."""
 
     role: Role
@@ -181,7 +177,7 @@ class Supervised:
         """Notes a failure, after which it is started again with backoff."""
         self.failures += 1
         self.reason = why
-        self.due_at = now + wait(self.failures)
+        self.due_at = now + wait_s(self.failures)
         self.state = State.FAILS if self.failures >= _KEEPS_FAILING else State.WAITS
 
     def _ask_to_stop(self) -> None:
@@ -209,11 +205,6 @@ def _installed_version() -> str:
         return version("headrace")
     except PackageNotFoundError:
         return ""
-
-
-def wait(failures: int) -> float:
-    """Returns the delay before the next start, in seconds; it doubles with each consecutive failure, with jitter."""
-    return Backoff(FIRST_WAIT_S, MAX_WAIT_S, jitter=0.25, attempts=failures - 1).next()
 
 
 def _size_of(log: Path, disk: PatientDisk) -> int:

@@ -13,8 +13,8 @@ from headrace.deploy.gateway import GatewayProbe, Known, ReadyFile
 from headrace.deploy.log_pipes import LogFault, LogPipes
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Listed, Plan, Role
+from headrace.deploy.process import SupervisedProcess
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
-from headrace.deploy.supervised import Supervised
 from headrace.deploy.supervisor_log import SupervisorLog
 from headrace.processes import Orphans, OwnedProcess
 
@@ -75,7 +75,7 @@ class SupervisedProcesses:
         self._asked_at = self._began - _ASK_EVERY_S
 
     @property
-    def all(self) -> list[Supervised]:
+    def all(self) -> list[SupervisedProcess]:
         """Every process, in the order in which messages flow."""
         return sorted((self.gateway, *self._others), key=lambda one: list(Kind).index(one.role.kind))
 
@@ -84,7 +84,7 @@ class SupervisedProcesses:
         """Why logs cannot be written, by the names of their processes."""
         return self._pipes.faults
 
-    def of(self, kind: Kind) -> list[Supervised]:
+    def of(self, kind: Kind) -> list[SupervisedProcess]:
         """The processes of a kind."""
         return [one for one in self.all if one.role.kind is kind]
 
@@ -157,7 +157,7 @@ class SupervisedProcesses:
         self.disk.ask(partial(process.log.unlink, missing_ok=True))
         return process
 
-    def named(self, name: str) -> Supervised:
+    def named(self, name: str) -> SupervisedProcess:
         """Returns a process to be restarted: of a connector, an application or a Spark program.
 
         Raises:
@@ -242,8 +242,8 @@ class SupervisedProcesses:
         self._log.close()
         self._ready_file.close()
 
-    def _supervised(self, role: Role, command: list[str]) -> Supervised:
-        return Supervised(role, self._owned(role.name, command, role.environ, role.inherits), self.disk)
+    def _supervised(self, role: Role, command: list[str]) -> SupervisedProcess:
+        return SupervisedProcess(role, self._owned(role.name, command, role.environ, role.inherits), self.disk)
 
     def _owned(self, name: str, command: list[str], environ: Mapping[str, str], inherits: tuple[int, ...]) -> OwnedProcess:
         return OwnedProcess(
@@ -280,11 +280,11 @@ class SupervisedProcesses:
             self._last = self._known
             self._counts.append((now, self._known.acknowledged))
 
-    def _look(self, one: Supervised, now: float, connected: bool | None) -> None:
+    def _look(self, one: SupervisedProcess, now: float, connected: bool | None) -> None:
         """Looks at a process. That of another one does not depend on it."""
         self._comfort.do(f"look at {one.role.name}", lambda: one.look(now, connected), None)
 
-    def _is_connected(self, one: Supervised) -> bool | None:
+    def _is_connected(self, one: SupervisedProcess) -> bool | None:
         # An older answer is about the previous start.
         known = self._known if self._asked_at >= one.started_at else None
         if known is not None and not known.permitted:
@@ -303,7 +303,7 @@ class SupervisedProcesses:
         (began, before), (ended, after) = self._counts[0], self._counts[-1]
         return round(max(0, after - before) / (ended - began))
 
-    def _status_of(self, one: Supervised, now: float) -> ProcessStatus:
+    def _status_of(self, one: SupervisedProcess, now: float) -> ProcessStatus:
         runs = one.process.runs
         waits = one.state in (State.WAITS, State.FAILS) and not runs and one.reason is not None and not one.cannot_run
         return ProcessStatus(
@@ -321,7 +321,7 @@ class SupervisedProcesses:
         )
 
 
-def _listed(one: Supervised) -> Listed:
+def _listed(one: SupervisedProcess) -> Listed:
     """Returns the description of a connector for the gateway."""
     role = one.role
     return Listed(

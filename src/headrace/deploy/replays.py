@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headrace.deploy.control import refusal
+from headrace.deploy.process import end_of
 from headrace.deploy.processes import SupervisedProcesses
-from headrace.deploy.supervised import end_of
 from headrace.processes import OwnedProcess
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace.deploy.log_pipes import LogFault
 from headrace.deploy.plan import Role
+from headrace.deploy.process import SupervisedProcess
 from headrace.deploy.status import Kind, State
-from headrace.deploy.supervised import Supervised
 from headrace.processes import memory_of_sessions
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -127,7 +127,7 @@ class Reports:
         self._memory: dict[int, int] = {}
         self._measured_at = float("-inf")
 
-    def look(self, processes: Iterable[Supervised], log_faults: Mapping[str, LogFault], now: float) -> list[ProcessReport]:
+    def look(self, processes: Iterable[SupervisedProcess], log_faults: Mapping[str, LogFault], now: float) -> list[ProcessReport]:
         """Returns a report of each process, as of `now` on a monotonic clock.
 
         Args:
@@ -143,7 +143,7 @@ class Reports:
         self._since = {report.role.name: (report.state, report.since) for report in reports}
         return reports
 
-    def _report(self, one: Supervised, log_fault: LogFault | None, now: float) -> ProcessReport:
+    def _report(self, one: SupervisedProcess, log_fault: LogFault | None, now: float) -> ProcessReport:
         runs, state = one.process.runs, _state_of(one)
         before, since = self._since.get(one.role.name, ("", now))
         restarts, why, reason_since = self._ended.get(one.role.name, (-1, "", now))
@@ -168,7 +168,7 @@ class Reports:
             last_warning=self._last_warning(one, now)[:MAX_REASON],
         )
 
-    def _last_warning(self, one: Supervised, now: float) -> str:
+    def _last_warning(self, one: SupervisedProcess, now: float) -> str:
         if not one.is_unconnected:
             self._warnings.pop(one.role.name, None)
             return ""
@@ -179,7 +179,7 @@ class Reports:
         return found
 
 
-def _state_of(one: Supervised) -> str:
+def _state_of(one: SupervisedProcess) -> str:
     if one.state in (State.ENDED, State.KILLED):
         return "stopped" if one.was_stopped else "ended"
     if one.state is State.STOPS:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headrace.deploy.backoff import STABLE_S
 from headrace.deploy.control import refusal
 from headrace.deploy.errors import CannotRestart
+from headrace.deploy.process import SupervisedProcess
 from headrace.deploy.processes import SupervisedProcesses
 from headrace.deploy.status import Kind, State
-from headrace.deploy.supervised import STABLE_S, Supervised
 
 ANSWER_WITHIN_S = 300.0
 """A request is answered after this time at the latest, also if the process is not connected then."""
@@ -30,7 +31,7 @@ class Request(Protocol):
     def is_open(self) -> bool:
         """Whether it still waits."""
 
-    def is_checked(self, one: Supervised) -> bool:
+    def is_checked(self, one: SupervisedProcess) -> bool:
         """Returns whether whoever takes the answer checks that it is connected."""
 
     def answer(self, document: Mapping[str, Any]) -> None:
@@ -57,7 +58,7 @@ class _Pending:
     """
 
     request: Request
-    one: Supervised
+    one: SupervisedProcess
     since: float
     pid: int | None
     starts: int

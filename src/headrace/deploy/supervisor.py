@@ -17,6 +17,7 @@ from headrace.deploy.link_call import Reach
 from headrace.deploy.lock import exclusive_run
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Plan
+from headrace.deploy.process import SupervisedProcess
 from headrace.deploy.processes import Connect, SupervisedProcesses
 from headrace.deploy.reload import Reload, Replan
 from headrace.deploy.replays import Replays
@@ -24,7 +25,6 @@ from headrace.deploy.reports import Reports
 from headrace.deploy.restarts import Restarts
 from headrace.deploy.signals import Signals
 from headrace.deploy.status import Kind, State, Status
-from headrace.deploy.supervised import Supervised
 from headrace.deploy.supervisor_log import SupervisorLog
 from headrace.deploy.view import LinesView
 from headrace.logs.output import ConsoleFormatter, JsonFormatter
@@ -183,7 +183,7 @@ class Supervisor:
         replays: Replays,
         link: GatewayLink,
         tell: Callable[[str], None],
-    ) -> Supervised | None:
+    ) -> SupervisedProcess | None:
         """Starts what is due until there is a reason to end. Returns the process that can never run, if that is the reason."""
         while not self._signals.stops:
             self._look_at_file(processes, tell)
@@ -247,6 +247,6 @@ def _both(first: Callable[[str], None], second: Callable[[str], None]) -> Callab
     return tell
 
 
-def _run(kinds: tuple[Kind, ...], group: list[Supervised], replays: Replays) -> bool:
+def _run(kinds: tuple[Kind, ...], group: list[SupervisedProcess], replays: Replays) -> bool:
     """Whether processes of a kind still run. Replays are sources."""
     return any(one.process.runs for one in group) or (Kind.SOURCE in kinds and replays.runs)
