@@ -13,7 +13,7 @@ MAX_REPLACED = 64
 def merged(earlier: CommitLog | None, reported: CommitLog, accept_older: bool) -> CommitLog:
     """Merges a run's report into the known commit log of its pipeline.
 
-    A commit log only grows: a batch that a reader has proven committed remains committed.
+    A commit log only grows: a batch that any report of its run contains remains committed.
 
     Raises:
         Superseded: the run is not the current one, and does not replace it.
@@ -21,12 +21,12 @@ def merged(earlier: CommitLog | None, reported: CommitLog, accept_older: bool) -
     if earlier is None:
         return reported
     if earlier.run_id == reported.run_id:
-        # A reader's proof is newer than the report.
-        proven = tuple(segment for segment in earlier.segments if segment.last_batch > reported.committed)
+        # A delayed report may arrive behind a later one.
+        rest = tuple(segment for segment in earlier.segments if segment.last_batch > reported.committed)
         return replace(
             reported,
             committed=max(reported.committed, earlier.committed),
-            segments=(*reported.segments, *proven),
+            segments=(*reported.segments, *rest),
             begun=earlier.begun,
             replaced=earlier.replaced,
             stopped=reported.stopped or earlier.stopped,
