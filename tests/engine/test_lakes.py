@@ -1,11 +1,14 @@
 """Tables of files: readers see whole committed micro-batches, each once, whoever dies, wakes or writes when."""
 
 import os
+import random
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
@@ -118,13 +121,36 @@ def test_a_task_that_fails_leaves_no_file_and_a_large_one_begins_further_files(
     assert len(os.listdir(tmp_path / "_headrace" / "staged")) == 1
     files.__exit__(KeyError, KeyError(), None)
     assert os.listdir(tmp_path / "_headrace" / "staged") == []
-    monkeypatch.setattr("headrace.engine.lakes.task_files.FILE_BYTES", 1)
     monkeypatch.setattr("headrace.engine.lakes.task_files.GROUP_ROWS", 10)
-    with TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=True) as files:
+    with TaskFiles([replace(lake, file_bytes=160)], Task(QUERY, "run", 0, 0, 1), sync=True) as files:
         for first in range(0, 40, 5):
             files.write(lake.path, pa.RecordBatch.from_pydict({"n": list(range(first, first + 5))}, schema=SCHEMA))
         (written,) = files.finish()
     assert [file.rows for file in written.files] == [10, 10, 10, 10]
+
+
+@pytest.mark.parametrize("rows_of_a_write", [7, 100, 3_000])
+@pytest.mark.parametrize("partition_by", [(), ("half",)])
+def test_files_are_about_as_large_as_the_application_says(
+    tmp_path: Path, rows_of_a_write: int, partition_by: tuple[str, ...]
+) -> None:
+    kind = pa.schema([("n", pa.int64()), ("text", pa.binary()), ("half", pa.string())])
+    app, draw = Pipeline("lake"), random.Random(1)
+    app.source("n/*", decode=int).lake(tmp_path / "t", schema=kind, partition_by=partition_by, file_size="1mb")
+    (lake,) = app.graph.lake_steps
+    with TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=False) as files:
+        for first in range(0, 3_000, rows_of_a_write):
+            numbers = range(first, min(3_000, first + rows_of_a_write))
+            rows = [{"n": n, "text": draw.randbytes(2_000), "half": "ab"[n >= 1_500]} for n in numbers]
+            files.write(lake.path, pa.RecordBatch.from_pylist(rows, schema=kind))
+        (written,) = files.finish()
+    assert all(file.bytes < 1_500_000 for file in written.files)
+    assert 4 <= len(written.files) <= 12, "6 MB of rows, each folder's last file of any size"
+    shown = showing([lake], tmp_path)
+    shown.noted(0, (written,))
+    shown.settle()
+    found = ds.dataset(tmp_path / "t", partitioning="hive").to_table(columns=["n"]).column("n").to_pylist()
+    assert sorted(found) == list(range(3_000))
 
 
 def test_what_a_killed_run_has_staged_is_deleted_once_its_micro_batch_is_committed_without_it(tmp_path: Path) -> None:

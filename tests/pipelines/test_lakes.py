@@ -373,6 +373,10 @@ def test_a_trial_knows_its_tables() -> None:
         ({"format": "parquet", "options": {"a": "b"}}, "options are for format='delta' and 'iceberg'"),
         ({"table": "a.b.c", "path": "hdfs://name/t"}, "format='iceberg' writes to disks and S3 only: use format='delta'"),
         ({"table": "a.b.c", "path": "a%20b"}, "readers of Iceberg would open another folder than .*a%20b"),
+        ({"table": "a.b.c", "file_size": "1023k"}, "file_size is at least 1mb, not '1023k'"),
+        ({"table": "a.b.c", "file_size": 0}, "file_size is at least 1mb, not 0"),
+        ({"table": "a.b.c", "file_size": "big"}, "file_size: 'big' is not a size; write for instance 64mb"),
+        ({"table": "a.b.c", "file_size": 1.5}, "file_size must be a whole number, not 1.5"),
         ({"table": "a.b.c", "schema": pa.schema([("n", pa.int8())])}, "tables of format='iceberg' do not have the type int8"),
     ],
 )

@@ -12,7 +12,7 @@ from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.split_steps import split_into
 from headrace.pipelines.steps.lake import Lake, lake_columns
 from headrace.pipelines.steps.lake_partitions import partition_columns
-from headrace.pipelines.steps.lake_places import opened_with
+from headrace.pipelines.steps.lake_places import file_bytes, opened_with
 from headrace.pipelines.steps.stateless import Sink, to_bytes
 from headrace.pipelines.steps.step import OnError
 
@@ -99,6 +99,7 @@ class Outputs(ABC, Generic[T_co]):
         partition_by: Sequence[str] = (),
         table: str | None = None,
         options: Mapping[str, str] | None = None,
+        file_size: str | int = "256mb",
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> None:
@@ -119,6 +120,8 @@ class Outputs(ABC, Generic[T_co]):
             table: The name of an Iceberg table, as `catalog.namespace.table`.
             options: Options of the format's library, beside the environment: deltalake's storage options, such as
                 `aws_endpoint_url`, or properties of pyiceberg's catalog, such as `uri`.
+            file_size: About how large a file becomes before a task begins a further one for the same micro-batch: text such as
+                "64mb", or bytes. What tasks of many micro-batches write becomes larger files only by `headrace lake compact`.
             name: The step's name.
             on_error: The policy for values that the columns cannot hold.
 
@@ -130,7 +133,7 @@ class Outputs(ABC, Generic[T_co]):
         policy = builder.policy(where, on_error)
         place, columns = lake_columns(where, path, format, schema)
         divided_by = partition_columns(where, partition_by, columns.schema)
-        known = opened_with(where, format, table, options)
+        known = (*opened_with(where, format, table, options), file_bytes(where, file_size))
         builder.add(Lake(builder.name_for(name, "lake"), policy, place, format, columns, divided_by, *known), self._number)
 
 

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
-"""Rows are gathered up to about this number or size, and then written as one row group."""
-FILE_BYTES = 256 << 20
-"""The size at which a task begins a further file."""
+GROUPS_OF_A_FILE = 4
+"""Rows are gathered up to about this number or size, or this part of a file, and then written as one row group."""
 SAMPLE_ROWS, DISTINCT = 4096, 0.8
 """A column gets a dictionary if fewer than this share of a sample of its values are distinct."""
 MAX_OPEN = 64
@@ -103,6 +102,10 @@ def _repeats(column: pa.ChunkedArray) -> bool:
         return True
 
 
+def _group_bytes(file_bytes: int) -> int:
+    return min(GROUP_BYTES, file_bytes // GROUPS_OF_A_FILE)
+
+
 class _TableFiles:
     """The files of one task for one table."""
 
@@ -112,12 +115,13 @@ class _TableFiles:
         self._schema = pa.schema([field for field in lake.columns.schema if field.name not in by])
         self._staging = staging_at(place_of(lake), sync=sync)
         self._task = task
+        self._file_bytes = lake.file_bytes
         self._partitions: dict[str, _PartitionFiles] = {}
         """The partitions by their folders, in the order in which they last got rows."""
 
     def write(self, rows: pa.RecordBatch) -> None:
         for folder, some in divided(rows, self._partition_by):
-            files = self._partitions.pop(folder, None) or _PartitionFiles(self._staging, self._schema, self._task, folder)
+            files = self._partitions.pop(folder, None) or self._partition(folder)
             self._partitions[folder] = files
             files.add(some)
         while self._is_full():
@@ -132,18 +136,21 @@ class _TableFiles:
         for files in self._partitions.values():
             files.discard()
 
+    def _partition(self, folder: str) -> "_PartitionFiles":
+        return _PartitionFiles(self._staging, self._schema, self._task, folder, self._file_bytes)
+
     def _is_full(self) -> bool:
         waiting = self._partitions.values()
-        return (
-            sum(files.waiting_rows for files in waiting) >= GROUP_ROWS
-            or sum(files.waiting_bytes for files in waiting) >= GROUP_BYTES
+        return sum(files.waiting_rows for files in waiting) >= GROUP_ROWS or (
+            sum(files.waiting_bytes for files in waiting) >= _group_bytes(self._file_bytes)
         )
 
 
 class _PartitionFiles:
     """The files of one task for one partition of a table."""
 
-    def __init__(self, staging: Staging, schema: pa.Schema, task: Task, folder: str) -> None:
+    def __init__(self, staging: Staging, schema: pa.Schema, task: Task, folder: str, file_bytes: int) -> None:
+        self._file_bytes = file_bytes
         self._staging = staging
         self._schema = schema
         self._task = task
@@ -181,17 +188,23 @@ class _PartitionFiles:
     def write_group(self) -> None:
         if not self._waiting:
             return
+        group = pa.Table.from_batches(self._waiting, self._schema)
+        pieces = 1 + self.waiting_bytes // (1 + _group_bytes(self._file_bytes))
+        self._waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
+        rows = 1 + group.num_rows // pieces
+        for first in range(0, group.num_rows, rows):
+            self._write(group.slice(first, rows))
+
+    def _write(self, group: pa.Table) -> None:
         import pyarrow.parquet as pq  # only if it is needed, since every Python process of an application imports this module
 
-        group = pa.Table.from_batches(self._waiting, self._schema)
-        self._waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
         if self._writer is None or self._file is None:
             self._names.append(new_name(self._task))
             self._file = self._staging.create(self._names[-1])
             self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd", use_dictionary=_repeating(group))
         self._writer.write_table(group, row_group_size=max(1, group.num_rows))
         self._rows += group.num_rows
-        if self._file.tell() >= FILE_BYTES:
+        if self._file.tell() >= self._file_bytes:
             self.close()
 
     def close(self) -> None:

@@ -34,6 +34,7 @@ class Lake(Step):
         partition_by: The columns that divide the table into folders.
         table: Its name in a catalog of Iceberg, and the catalog's before it; empty for other formats.
         options: Credentials, or properties of the catalog, for its library.
+        file_bytes: The size at which a task begins a further file, in bytes.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Lake(Step):
     partition_by: tuple[str, ...] = ()
     table: str = ""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    file_bytes: int = 256 << 20
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The elements as rows of the table. A value that the columns cannot hold has failed."""

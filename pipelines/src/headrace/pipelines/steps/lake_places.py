@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from headrace.contract.units import UnitError, format_size, parse_size
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 
@@ -18,6 +19,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _NAME_NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 """A name node, or the name service that Hadoop's configuration describes."""
 _TABLE = re.compile(r"[^.]+(\.[^.]+){2,}")
+MIN_FILE_BYTES = 1 << 20
 _FOLDER = re.compile(r"(?!\.\.?$)[A-Za-z0-9._=+-]+")
 
 
@@ -104,6 +106,23 @@ def opened_with(where: str, format: str, table: Any, options: Any) -> tuple[str,
     if given and format == "parquet":
         raise GraphError(f"{where}: options are for format='delta' and 'iceberg'; a folder of Parquet files has none")
     return table or "", dict(given)
+
+
+def file_bytes(where: str, size: Any) -> int:
+    """Returns the size of a file in bytes.
+
+    Raises:
+        GraphError: It is no size, or too small for a file of columns.
+    """
+    try:
+        found = parse_size(size) if isinstance(size, str) else check.whole(where, "file_size", size)
+    except UnitError as error:
+        raise GraphError(f"{where}: file_size: {error}") from None
+    if found < MIN_FILE_BYTES:
+        raise GraphError(
+            f"{where}: file_size is at least {format_size(MIN_FILE_BYTES)}, not {check.excerpt(size)}: readers open each file"
+        )
+    return found
 
 
 def are_apart(place: str, other: str) -> bool:
