@@ -124,7 +124,8 @@ class Stages:
         self._run(self._told(Ends(forgotten=streams)))
 
     def _told(self, ends: Ends) -> list[BlockRow]:
-        return [row for batch in stream_end_rows(self._plan, replace(ends, clock=self.clock)) for row in rows_of(batch)]
+        told = replace(ends, clock=self.clock, planned_at=self.now)
+        return [row for batch in stream_end_rows(self._plan, told) for row in rows_of(batch)]
 
     def kept_times(self, level: int = 1) -> list[dict[str, Any]]:
         """What each bucket keeps of event time."""

@@ -605,3 +605,17 @@ def test_the_present_is_in_the_checkpoint(gateway: FakeGateway) -> None:
     assert planner.latest_offset(end, ALL) == end
     plain = make(gateway, pipeline="q")
     assert plain.planned_at(plain.latest_offset(plain.initial_offset(), ALL)) is None
+
+
+def test_the_present_does_not_run_backwards_and_a_repeat_tells_steps_the_same(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    first = make(gateway, application="app", asksForPresent="true")
+    begin = first.initial_offset()
+    start = first.latest_offset(begin, ALL)
+    ahead = {**start, "plannedAt": start["plannedAt"] + 3_600_000_000}
+    gateway.append("orders/0", messages(6, 9))
+    planner = make(gateway, application="app", asksForPresent="true")
+    end = json.loads(json.dumps(planner.latest_offset(ahead, ALL)))
+    assert planner.planned_at(end) == ahead["plannedAt"]
+    again = make(gateway, application="app", asksForPresent="true")
+    assert again.ends(ahead, end).planned_at == planner.ends(ahead, end).planned_at == ahead["plannedAt"]

@@ -80,7 +80,7 @@ class Longest(Aggregation[int, int, str]):
 
 
 def test_results_of_windows_have_the_type_that_output_gives() -> None:
-    minutes = flow().window(tumbling("1 minute"), delay="10s")
+    minutes = flow().window(tumbling("1 minute"), delay="10s", emit_every="5s")
     assert_type(minutes, Windowed[int, Window])
     assert_type(minutes.aggregate(mean(of=float), output=described), KeyedFlow[str])
     assert_type(

@@ -67,7 +67,7 @@ class Trial:
     buckets: int = 1
     """The number of buckets, as on Spark."""
     now: Callable[[], int] = lambda: time.time_ns() // 1000
-    """Returns the present time, in microseconds since 1970 UTC, for `max_ahead` of a source."""
+    """Returns the clock, in microseconds since 1970 UTC, for whatever goes by it."""
     counts: Counter[tuple[str, str]] = field(init=False)
     """The number of values that were `late`, `skipped` or too far `ahead`, and of streams that began `behind` the watermark.
 
@@ -275,7 +275,7 @@ class Trial:
         )
         arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
         event_time.end_streams(graph.reached_by(ended))
-        event_time.end(self._running() if graph.idle_flush is not None else None)
+        event_time.end(self._running() if graph.idle_flush is not None else None, self._running() if graph.uses_clock else None)
         firing = event_time.watermark if end is None else end
         shuffled: list[tuple[int, Elements]] = []
         for level in range(1, graph.shuffles + 1):
@@ -288,7 +288,7 @@ class Trial:
                 keyed_pass = Pass(graph, self._states[bucket], self.pipeline.folder)
                 for key_by, elements, others in here:
                     keyed_pass.enter(key_by, self._of_bucket(elements, bucket), others)
-                keyed_pass.fire_due(level, firing)
+                keyed_pass.fire_due(level, firing, event_time.present)
                 self._keep(keyed_pass)
                 shuffled += keyed_pass.shuffled
 

@@ -42,6 +42,7 @@ class Windowed(Generic[T_co, W_co]):
     _delay: int
     _late: Late
     _lag: int
+    _emit_every: int | None
     _then: "Callable[[Step], KeyedFlow[Any]]"
 
     def late_values(self, *, name: str | None = None) -> "KeyedFlow[T_co]":
@@ -135,7 +136,7 @@ class Windowed(Generic[T_co, W_co]):
         name = builder.name_for_states(name, "window", "window")
         if isinstance(windows, Count):
             return self._then(CountWindows(name, policy, found, windows.values, windows.ttl))
-        return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag))
+        return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag, self._emit_every))
 
     def collect(
         self,
@@ -166,13 +167,14 @@ def windowed(
     windows: Grid | Session | Count,
     delay: timedelta | str | None,
     late: Late,
+    emit_every: timedelta | str | None,
     lag: int,
     then: "Callable[[Step], KeyedFlow[Any]]",
 ) -> Windowed[Any, Any]:
     """Validates windows, and returns the windowed values.
 
     Raises:
-        GraphError: `windows`, `delay` or `late` are invalid.
+        GraphError: `windows`, `delay`, `late` or `emit_every` are invalid.
     """
     where = f"pipeline {builder.name}, window(...)"
     if not isinstance(windows, (Grid, Session, Count)):
@@ -183,5 +185,8 @@ def windowed(
     check.member(where, "late", late, Late)
     if isinstance(windows, Count) and (delay is not None or late is not Late.DROP):
         raise GraphError(f"{where}: a window that counts values has no late values: remove delay and late")
+    if isinstance(windows, Count) and emit_every is not None:
+        raise GraphError(f"{where}: a window that counts values has no early results: remove emit_every, or pass it a ttl")
     allowed = 0 if delay is None else span(delay, f"{where}: delay", least=0)
-    return Windowed(builder, windows, allowed, late, lag, then)
+    every = None if emit_every is None else span(emit_every, f"{where}: emit_every")
+    return Windowed(builder, windows, allowed, late, lag, every, then)

@@ -155,14 +155,24 @@ class States(Outputs[T_co]):
 
     @overload
     def window(
-        self, windows: Grid | Session, *, delay: timedelta | str | None = None, late: Late = Late.DROP
+        self,
+        windows: Grid | Session,
+        *,
+        delay: timedelta | str | None = None,
+        late: Late = Late.DROP,
+        emit_every: timedelta | str | None = None,
     ) -> Windowed[T_co, Window]: ...
 
     @overload
     def window(self, windows: Count) -> Windowed[T_co, None]: ...
 
     def window(
-        self, windows: Grid | Session | Count, *, delay: timedelta | str | None = None, late: Late = Late.DROP
+        self,
+        windows: Grid | Session | Count,
+        *,
+        delay: timedelta | str | None = None,
+        late: Late = Late.DROP,
+        emit_every: timedelta | str | None = None,
     ) -> Windowed[T_co, Any]:
         """Groups the values of each key into windows.
 
@@ -171,11 +181,14 @@ class States(Outputs[T_co]):
             delay: How far the watermark must be past a window's end before the window is closed, so that values that are out of
                 order are still included: a timedelta, or text such as "10 seconds".
             late: What happens to values whose windows are all closed.
+            emit_every: How often, by the clock, open windows that have changed make an early result, for which `Window.is_early`
+                is true: a timedelta, or text such as "1 minute". By default, never.
 
         Raises:
-            GraphError: `windows` or `delay` are invalid, or `delay` or `late` are given for windows that count values.
+            GraphError: `windows`, `delay` or `emit_every` are invalid, or one of the last three is given for windows that count
+                values.
         """
-        return windowed(self._builder, windows, delay, late, self._builder.lag(self._number), self._with)
+        return windowed(self._builder, windows, delay, late, emit_every, self._builder.lag(self._number), self._with)
 
     @overload
     def aggregate(

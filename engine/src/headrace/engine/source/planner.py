@@ -134,7 +134,8 @@ class Planner:
 
     def _ended(self, offset: Offset, **changes: Any) -> Offset:
         """The offset at which a batch of this run ends that begins at another one."""
-        run, now = self.pipeline_run, time.time_ns() // 1000
+        # Time does not run backwards, also where the machine's clock is set back.
+        run, now = self.pipeline_run, max(time.time_ns() // 1000, offset.planned_at or 0)
         present: dict[str, int | None] = {"planned_at": None}
         if self._options.asks_for_present:
             # The application did not ask for the present time when the checkpoint began.
@@ -327,7 +328,7 @@ class Planner:
         names += tuple(sorted(begin.awaited - after))
         opened = tuple(sorted(after - before))
         elapsed = 0 if finish.planned_at is None or finish.began_at is None else max(0, finish.planned_at - finish.began_at)
-        return Ends(names, finish.finish != begin.finish, forgotten, opened, elapsed, finish.clock)
+        return Ends(names, finish.finish != begin.finish, forgotten, opened, elapsed, finish.clock, finish.planned_at)
 
     def planned_at(self, end: dict[str, Any]) -> int | None:
         """When a batch was planned, in microseconds since 1970; the same if it is read again. None if no step needs it."""

@@ -18,6 +18,7 @@ class Ends:
         opened: The streams that the checkpoint has from this batch on.
         elapsed: The time from when the first batch was planned to when this one was, in microseconds; 0 if no step needs it.
         clock: For how long the application has run, in microseconds; None if nothing needs it.
+        planned_at: When the batch was planned, in microseconds since 1970; None if no step needs it.
     """
 
     streams: tuple[str, ...] = ()
@@ -26,10 +27,12 @@ class Ends:
     opened: tuple[str, ...] = ()
     elapsed: int = 0
     clock: int | None = None
+    planned_at: int | None = None
 
     def __bool__(self) -> bool:
         """Whether any stream is opened, ends or is forgotten, or time has passed that a step needs."""
-        return bool(self.streams or self.forgotten or self.opened or self.elapsed) or self.all or self.clock is not None
+        times = (self.clock, self.planned_at)
+        return bool(self.streams or self.forgotten or self.opened or self.elapsed) or self.all or times != (None, None)
 
 
 NO_ENDS = Ends()

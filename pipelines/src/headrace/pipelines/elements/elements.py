@@ -111,14 +111,24 @@ class States(dict[Key, Any]):
         index: The step's index of states by time; None until the step creates it, and after all states were read from the
             checkpoint.
         news: Keys whose states were updated from the checkpoint, and which the index does not include yet.
+        by_clock: The index of states by the clock, likewise.
+        clock_news: The keys that it does not include yet.
     """
 
-    __slots__ = ("index", "news")
+    __slots__ = ("by_clock", "clock_news", "index", "news")
 
     def __init__(self) -> None:
         super().__init__()
         self.index: Any = None
         self.news: set[Key] = set()
+        self.by_clock: Any = None
+        self.clock_news: set[Key] = set()
+
+    def renewed(self, keys: Iterable[Key]) -> None:
+        """Records that states were replaced or removed from outside of their step."""
+        for index, news in ((self.index, self.news), (self.by_clock, self.clock_news)):
+            if index is not None:
+                news.update(keys)
 
     def begin(self, keys: Collection[Key]) -> None:
         """Prepares for a step that uses the states of some keys; no step uses any state at the moment."""

@@ -16,13 +16,18 @@ _TIMES = (_MAXIMA, _HEARD, _ENDED)
 _REACHED = "reached"
 _QUIET = "quiet"
 _BEGUN = "begun"
+_PLANNED_AT = "planned at"
 _BEHIND = "behind"
 """The names of the watermarks, the clock when streams were last heard of with the largest mark then, the sources that no longer
-await streams, and the steps with states after each `key_by`."""
+await streams, when the last micro-batch was planned, and the steps with states after each `key_by`."""
 
 
 def kept_times(
-    graph: Graph, marks: Mapping[int, Marks], progress: Iterable[Progress], started: Collection[str]
+    graph: Graph,
+    marks: Mapping[int, Marks],
+    progress: Iterable[Progress],
+    started: Collection[str],
+    planned_at: int | None,
 ) -> dict[str, Any]:
     """The values that are stored across micro-batches."""
     names = {key_by: graph.steps[key_by].name for key_by in marks}
@@ -45,6 +50,7 @@ def kept_times(
         **({_HEARD: heard} if heard else {}),
         **({_ENDED: ended} if ended else {}),
         **({_BEGUN: sorted(started)} if started else {}),
+        **({} if planned_at is None else {_PLANNED_AT: planned_at}),
     }
 
 
@@ -58,7 +64,13 @@ def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
                 raise_to(found.setdefault(name, {}).setdefault(key_by, {}), streams)
     begun = {*one.get(_BEGUN, ()), *other.get(_BEGUN, ())}
     quiet = {**one.get(_QUIET, {}), **other.get(_QUIET, {})}
-    return {**found, **({_QUIET: quiet} if quiet else {}), **({_BEGUN: sorted(begun)} if begun else {})}
+    planned_at = max((part[_PLANNED_AT] for part in (one, other) if _PLANNED_AT in part), default=None)
+    return {
+        **found,
+        **({_QUIET: quiet} if quiet else {}),
+        **({_BEGUN: sorted(begun)} if begun else {}),
+        **({} if planned_at is None else {_PLANNED_AT: planned_at}),
+    }
 
 
 class TakenOver:
@@ -69,6 +81,7 @@ class TakenOver:
     Attributes:
         marks: The marks of the streams that reach each `key_by`, and of streams that have ended.
         begun: The sources that no longer await streams.
+        planned_at: When the last micro-batch was planned; None if it is not known.
     """
 
     def __init__(self, graph: Graph, times: Mapping[str, Any]) -> None:
@@ -76,6 +89,7 @@ class TakenOver:
         self._content = times
         self._names = {number: names for number, names in _sharing(graph, times).items() if names}
         self.begun = set(times.get(_BEGUN, ()))
+        self.planned_at: int | None = times.get(_PLANNED_AT)
         self.marks = {key_by: (self._times(_MAXIMA, key_by), self._times(_ENDED, key_by)) for key_by in self._names}
 
     def heard(self, roots: frozenset[int]) -> dict[Place, int]:

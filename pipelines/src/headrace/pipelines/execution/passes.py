@@ -18,6 +18,7 @@ from headrace.pipelines.steps.copies import copied, copied_together
 from headrace.pipelines.steps.lake import Lake
 from headrace.pipelines.steps.stateless import KeyBy, Sink, Source
 from headrace.pipelines.steps.step import Cell, Counted, KeyedStep, OnError, Step, each
+from headrace.pipelines.time.present import Present
 from headrace.pipelines.time.time import END, are_out_of_range, out_of_range
 
 log = logging.getLogger("headrace.pipelines")
@@ -111,12 +112,13 @@ class Pass:
         if elements:
             self._after(key_by, elements)
 
-    def fire_due(self, level: int, watermark: int | Watermark) -> None:
+    def fire_due(self, level: int, watermark: int | Watermark, present: Present | None = None) -> None:
         """Fires the timers and windows that are due at the end of a micro-batch in the steps of a level.
 
         Args:
             level: The number of shuffles before the steps.
             watermark: The watermark of all steps, or a function that returns it for a step's `Graph.roots` and lifetime.
+            present: The clock, for steps that act by it; None where the micro-batch does not end yet.
 
         Raises:
             StepError: A function raises, and its step's policy is `OnError.FAIL`.
@@ -128,7 +130,9 @@ class Pass:
                 self.record.begin_due(self.graph.name, step.name)
                 try:
                     reached = watermark if isinstance(watermark, int) else watermark(self.graph.roots[number], step.lifetime)
-                    fired = step.fire_due(self, reached)
+                    fired = list(step.fire_due(self, reached))
+                    if present is not None and step.uses_clock and reached < END:
+                        fired += step.fire_by_clock(self, present, reached)
                 except _ENDS as error:
                     raise _exited(error, f"pipeline {self.graph.name}, step {step.name}") from error
                 finally:
@@ -239,7 +243,7 @@ class Pass:
             if key in states:
                 step.state_class.pack([states[key]])
         except NotStored as error:
-            states.news.add(key)
+            states.renewed([key])
             if before is None:
                 del states[key]
             else:

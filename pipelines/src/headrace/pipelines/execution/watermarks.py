@@ -14,6 +14,7 @@ from headrace.pipelines.execution.marks import EVERY_STREAM, Marks
 from headrace.pipelines.execution.progress import Place, Progress, never
 from headrace.pipelines.execution.quiet import Quiet
 from headrace.pipelines.graph.graph import Graph
+from headrace.pipelines.time.present import Present
 from headrace.pipelines.time.time import END
 
 
@@ -35,6 +36,9 @@ class EventTime(dict[int, Marks]):
         self._first_streams: set[str] = set()
         self._fresh: set[Place] = set()
         self._reached: dict[int, int] = {}
+        self._planned_at: int | None = None
+        self.present: Present | None = None
+        """The clock, once a micro-batch has ended, for steps that act by it."""
         if times:
             self._take_over(TakenOver(graph, times))
         self._hold()
@@ -97,12 +101,17 @@ class EventTime(dict[int, Marks]):
             self[key_by].forget(stream)
             self._leave(key_by, stream)
 
-    def end(self, clock: int | None = None) -> None:
-        """Ends a micro-batch.
+    def end(self, clock: int | None = None, planned_at: int | None = None) -> None:
+        """Ends a micro-batch, or a part of it.
 
         Args:
             clock: The time for which the application has run, in microseconds, for streams that are quiet; None if it is unknown.
+            planned_at: When the micro-batch was planned, in microseconds since 1970; None if no step acts by the clock, and for a
+                part that is not the last one.
         """
+        before = self._planned_at
+        self.present = None if planned_at is None else Present(before, planned_at if before is None else max(before, planned_at))
+        self._planned_at = before if self.present is None else self.present.now
         if clock is not None:
             self._go_on(clock)
         for progress in self._progress.values():
@@ -140,7 +149,7 @@ class EventTime(dict[int, Marks]):
 
     def to_keep(self) -> dict[str, Any]:
         """The values that are stored across micro-batches."""
-        return kept_times(self._graph, self, self._progress.values(), self._first_streams)
+        return kept_times(self._graph, self, self._progress.values(), self._first_streams, self._planned_at)
 
     def _go_on(self, clock: int) -> None:
         """Moves the marks of quiet streams with the clock."""
@@ -151,7 +160,7 @@ class EventTime(dict[int, Marks]):
                     self[root].advance(stream, time)
 
     def _take_over(self, times: TakenOver) -> None:
-        self._first_streams = times.begun
+        self._first_streams, self._planned_at = times.begun, times.planned_at
         for key_by, (maxima, ended) in times.marks.items():
             self[key_by] = Marks(maxima, ended)
         for progress in self._progress.values():

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines.graph.early import check_early_results
 from headrace.pipelines.joins.step import Entrance, Join
 from headrace.pipelines.programs.program import Program
 from headrace.pipelines.steps.columnar import DecodeColumns, MapColumns, StatefulColumns, ToColumns
@@ -59,6 +60,7 @@ class Graph:
             raise GraphError(f"pipeline {self.name} has no source: begin with pipeline.source('orders/*')")
         if self.idle_flush is not None and not self.uses_time:
             raise GraphError(f"pipeline {self.name}: idle_flush has no effect: no step waits for event time; remove it")
+        check_early_results(self.name, self.steps, self.consumers)
         for number, step in enumerate(self.steps):
             if isinstance(step, EventTime) and self.levels[number]:
                 raise GraphError(
@@ -280,12 +282,20 @@ class Graph:
     @property
     def asks_for_present(self) -> bool:
         """Whether a step needs to know when a micro-batch was planned."""
-        return self.bounds_skew or any(source.await_time is not None for source in self.awaiting.values())
+        return self.bounds_skew or self.uses_clock or any(source.await_time is not None for source in self.awaiting.values())
+
+    @cached_property
+    def uses_clock(self) -> bool:
+        """Whether a step acts by the clock."""
+        return any(step.uses_clock for step in self.keyed)
 
     @property
     def tick(self) -> int | None:
         """The time after which quiet streams need a micro-batch without messages, in microseconds; None for never."""
-        return None if self.idle_flush is None else min(max(self.idle_flush // 4, SHORTEST_TICK), LONGEST_TICK)
+        wanted = [step.tick for step in self.keyed if step.tick is not None]
+        if self.idle_flush is not None:
+            wanted.append(self.idle_flush // 4)
+        return min(max(min(wanted), SHORTEST_TICK), LONGEST_TICK) if wanted else None
 
     @cached_property
     def bounds_skew(self) -> bool:

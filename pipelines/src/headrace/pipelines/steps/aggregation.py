@@ -36,10 +36,12 @@ class Window:
     Attributes:
         start: Its start (inclusive), in microseconds since 1970-01-01 UTC.
         end: Its end (exclusive), in microseconds since 1970-01-01 UTC.
+        is_early: Whether its result is an early one, while more values may come.
     """
 
     start: int
     end: int
+    is_early: bool = False
 
     @property
     def start_time(self) -> datetime:

@@ -53,6 +53,22 @@ class Index(Protocol):
         """Removes and returns the keys up to and including a time, without duplicates, in the order of keys."""
 
 
+def due_by_clock(states: States, at: Callable[[Any], int]) -> Index:
+    """The up-to-date index of states by the clock, which is created if there is none.
+
+    Args:
+        states: The states of a step in one bucket.
+        at: Returns when a state is due by the clock; END for never.
+    """
+    due: Index | None = states.by_clock
+    if due is None:
+        due = states.by_clock = _created(states, at)
+    else:
+        _renew(due, states, states.clock_news, at)
+    states.clock_news.clear()
+    return due
+
+
 def due_of(states: States, at: Callable[[Any], int]) -> Index:
     """The up-to-date index of states, which is created if there is none.
 
@@ -62,12 +78,20 @@ def due_of(states: States, at: Callable[[Any], int]) -> Index:
     """
     due: Index | None = states.index
     if due is None:
-        entries = ((key, at(state)) for key, state in states.items())
-        own = states.own_index(entries)
-        due = states.index = Due(entries) if own is None else own
+        due = states.index = _created(states, at)
     else:
-        for key in states.news:
-            if key in states:
-                due.add(key, at(states[key]))
+        _renew(due, states, states.news, at)
     states.news.clear()
     return due
+
+
+def _created(states: States, at: Callable[[Any], int]) -> Index:
+    entries = ((key, at(state)) for key, state in states.items())
+    own: Index | None = states.own_index(entries)
+    return Due(entries) if own is None else own
+
+
+def _renew(due: Index, states: States, news: Iterable[Key], at: Callable[[Any], int]) -> None:
+    for key in news:
+        if key in states:
+            due.add(key, at(states[key]))

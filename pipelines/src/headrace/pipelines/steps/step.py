@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.returned import is_lazy, present
+from headrace.pipelines.time.present import Present
 
 
 class OnError(Enum):
@@ -180,6 +181,20 @@ class KeyedStep(Step):
 
         The cost depends on the number of keys that are due, not on the number of states.
         """
+        return ()
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether it acts by the clock, too."""
+        return False
+
+    @property
+    def tick(self) -> int | None:
+        """After how much time it needs a micro-batch, even without messages, in microseconds; None if it needs none."""
+        return None
+
+    def fire_by_clock(self, step_pass: StepPass, present: Present, watermark: int) -> Sequence[Elements]:
+        """The results that are due by the clock at the end of a micro-batch, after those of `fire_due`."""
         return ()
 
     def display(self, state: Any) -> Any:

@@ -4,7 +4,7 @@ Whether a value is late is decided in `late`. A window's result is emitted when 
 before the next value of its key, or at the end of the micro-batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from itertools import islice
@@ -17,14 +17,17 @@ from headrace.pipelines.elements.results import Fired, Results, fired_elements, 
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.aggregation import Functions, Window
 from headrace.pipelines.steps.copies import copied
-from headrace.pipelines.steps.due import due_of
+from headrace.pipelines.steps.due import due_by_clock, due_of
 from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, StepPass
+from headrace.pipelines.time.present import Present
 from headrace.pipelines.time.time import END, in_words
 from headrace.pipelines.windows.late import Late, overlap, windows_that_take
 from headrace.pipelines.windows.windows import Bounds, Grid, Session
 
 _LAYOUT = "open windows"
+_NOW = 0
+"""Where the index by the clock has keys with windows that have changed: all of them are due with the next early results."""
 
 
 class OpenWindows:
@@ -35,12 +38,13 @@ class OpenWindows:
         ends: The end of the first one.
         stream: The stream of the last element that was added.
         sequence: Its sequence.
+        news: The windows that have changed since their last early result, if they have early results.
     """
 
-    __slots__ = ("ends", "sequence", "stream", "windows")
+    __slots__ = ("ends", "news", "sequence", "stream", "windows")
 
-    def __init__(self, windows: dict[Bounds, Any], stream: str, sequence: int) -> None:
-        self.windows, self.stream, self.sequence = windows, stream, sequence
+    def __init__(self, windows: dict[Bounds, Any], stream: str, sequence: int, news: Iterable[Bounds] = ()) -> None:
+        self.windows, self.stream, self.sequence, self.news = windows, stream, sequence, set(news)
         self.ends = min((end for _, end in windows), default=END)
 
 
@@ -52,7 +56,7 @@ class OpenWindowsClass(StateClass):
         """Open windows as bytes."""
         counts = [len(opened.windows) for opened in states]
         bounds = [bounds for opened in states for bounds in opened.windows]
-        last = [(opened.stream, opened.sequence) for opened in states]
+        last = [(opened.stream, opened.sequence, *([sorted(opened.news)] if opened.news else [])) for opened in states]
         accumulators = [accumulator for opened in states for accumulator in opened.windows.values()]
         return self.laid_out(_LAYOUT, (counts, bounds, last), accumulators)
 
@@ -61,8 +65,8 @@ class OpenWindowsClass(StateClass):
         (counts, bounds, last), accumulators = self.taken_apart(_LAYOUT, packed)
         each = iter(zip(bounds, accumulators, strict=True))
         return [
-            OpenWindows(dict(islice(each, count)), stream, sequence)
-            for count, (stream, sequence) in zip(counts, last, strict=True)
+            OpenWindows(dict(islice(each, count)), stream, sequence, *news)
+            for count, (stream, sequence, *news) in zip(counts, last, strict=True)
         ]
 
 
@@ -76,6 +80,7 @@ class TimeWindows(KeyedStep):
         allowed: How long after its end a window accepts values, in microseconds of event time.
         late: What happens to late values.
         lag: How far the event times of the elements may be behind the marks because of earlier steps, in microseconds.
+        emit_every: How often open windows that have changed make an early result, in microseconds of the clock; None for never.
     """
 
     aggregation: Functions
@@ -83,6 +88,7 @@ class TimeWindows(KeyedStep):
     allowed: int
     late: Late
     lag: int
+    emit_every: int | None = None
 
     @cached_property
     def state_class(self) -> StateClass:
@@ -93,6 +99,16 @@ class TimeWindows(KeyedStep):
     def uses_time(self) -> bool:
         """True: windows depend on event time."""
         return True
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether windows have early results."""
+        return self.emit_every is not None
+
+    @property
+    def tick(self) -> int | None:
+        """A quarter of the time between early results."""
+        return None if self.emit_every is None else self.emit_every // 4
 
     @property
     def passes_headers(self) -> bool:
@@ -152,10 +168,13 @@ class TimeWindows(KeyedStep):
                 try:
                     if windows:
                         before = END if opened is GONE else opened.ends
+                        had_news = opened is not GONE and bool(opened.news)
                         states[key] = opened = self._placed(opened, windows, value, stream, sequences[place])
                         touched.append(key)
                         if opened.ends < before and states.index is not None:
                             states.index.add(key, opened.ends)
+                        if opened.news and not had_news and states.by_clock is not None:
+                            states.by_clock.add(key, _NOW)
                         if rollback is not None:
                             rollback.record(key, partial(self._placed_again, windows, kept, index, stream, sequences[place]))
                     elif late is Late.FIRE:
@@ -186,6 +205,16 @@ class TimeWindows(KeyedStep):
         step_pass.touched(self.name, touched)
         return fired_elements(fired)
 
+    def fire_by_clock(self, step_pass: StepPass, present: Present, watermark: int) -> Sequence[Elements]:
+        """The early results of windows that have changed since their last one, if it is time for them."""
+        if self.emit_every is None or not present.begins(self.emit_every):
+            return ()
+        states = step_pass.states(self.name)
+        keys = [key for key in due_by_clock(states, _early).pop(_NOW) if key in states and states[key].news]
+        fired = [result for key in keys for result in self._early_of(states[key], key, step_pass)]
+        step_pass.touched(self.name, keys)
+        return fired_elements(fired)
+
     @property
     def _held(self) -> int:
         """How far the mark must be past a window's end to close it, in microseconds."""
@@ -205,6 +234,8 @@ class TimeWindows(KeyedStep):
             if accumulator is GONE:
                 accumulator = aggregation.make()
             accumulators[bounds] = aggregation.step(accumulator, added)
+            if self.emit_every is not None:
+                opened.news.add(bounds)
             if bounds[1] < opened.ends:
                 opened.ends = bounds[1]
         opened.stream, opened.sequence = stream, sequence
@@ -225,6 +256,7 @@ class TimeWindows(KeyedStep):
         if not joined:
             return bounds, GONE
         accumulators = [opened.windows.pop(other) for other in joined]
+        opened.news.difference_update(joined)
         opened.ends = min((end for _, end in opened.windows), default=END)
         assert self.aggregation.join is not None, "sessions have aggregations that combine"
         whole = min(bounds[0], joined[0][0]), max(bounds[1], joined[-1][1])
@@ -241,15 +273,30 @@ class TimeWindows(KeyedStep):
         closed = sorted((bounds for bounds in opened.windows if bounds[1] <= until), key=lambda bounds: bounds[::-1])
         step_pass.fired(self.name, len(closed))
         accumulators = [opened.windows[bounds] for bounds in closed]
+        ended = list(zip(closed, accumulators, strict=True))
         without = partial(_without, closed=closed)
         if without(opened) is GONE:
             del states[key]
         if rollback is not None:
             rollback.record(key, without)
+        return self._results(opened, key, ended, step_pass, is_early=False)
+
+    def _early_of(self, opened: OpenWindows, key: Key, step_pass: StepPass) -> list[Fired]:
+        """The early results of a key. What becomes of one does not change its window."""
+        changed = sorted(opened.news, key=lambda bounds: bounds[::-1])
+        opened.news.clear()
+        early = [(bounds, opened.windows[bounds]) for bounds in changed]
+        return self._results(opened, key, early, step_pass, is_early=True)
+
+    def _results(
+        self, opened: OpenWindows, key: Key, windows: Sequence[tuple[Bounds, Any]], step_pass: StepPass, *, is_early: bool
+    ) -> list[Fired]:
+        """The results of windows of a key, with their accumulators."""
         fired = []
-        for bounds, accumulator in zip(closed, accumulators, strict=True):
+        for bounds, accumulator in windows:
             try:
-                result = self.aggregation.output(key, accumulator, Window(*bounds))
+                own = copied(accumulator) if is_early else accumulator
+                result = self.aggregation.output(key, own, Window(*bounds, is_early))
             except BaseException as error:
                 step_pass.failed(self, placeholder(key, opened.stream, opened.sequence), 0, error)
                 continue
@@ -262,9 +309,14 @@ def _without(opened: Any, *, closed: Sequence[Bounds]) -> Any:
     """Removes windows from a key's open ones; GONE if there are no others."""
     for bounds in closed:
         del opened.windows[bounds]
+    opened.news.difference_update(closed)
     opened.ends = min((end for _, end in opened.windows), default=END)
     return opened if opened.windows else GONE
 
 
 def _ends(opened: OpenWindows) -> int:
     return opened.ends
+
+
+def _early(opened: OpenWindows) -> int:
+    return _NOW if opened.news else END

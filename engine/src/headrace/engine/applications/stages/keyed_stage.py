@@ -142,7 +142,7 @@ def process(
     event_time = EventTime(graph, beside)
     passed = Pass(graph, bucket_states, shipped_programs(plan.programs), checked=checked)
     known = event_time.lowest()
-    arrived = [row for row in here if not (row.is_end or row.is_forgotten or row.is_opened or row.is_begun or row.is_clock)]
+    arrived = [row for row in here if not (row.is_end or row.is_told)]
     arrived.sort(key=attrgetter("target", "stream"))
     ended = [row for row in here if row.is_end]
     event_time.forget((row.target, row.stream) for row in here if row.is_forgotten)
@@ -155,8 +155,11 @@ def process(
         for key_by, elements, others in _arrived(arrived, event_time, passed, traced, level):
             passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
         finishes = event_time.end_streams((row.target, row.stream) for row in ended)
-        event_time.end(max((int(row.stream) for row in here if row.is_clock), default=None))
-        passed.fire_due(level, END if finishes else event_time.watermark)
+        event_time.end(
+            max((int(row.stream) for row in here if row.is_clock), default=None),
+            max((int(row.stream) for row in here if row.is_planned_at), default=None),
+        )
+        passed.fire_due(level, END if finishes else event_time.watermark, event_time.present)
     departing = list(StageOutput(plan, bucket=bucket).rows(passed))
     keys = {step: len(states) for step, states in bucket_states.items()}
     report = Report(measures=dict(passed.measures), keys={(level, bucket): keys})

@@ -45,6 +45,8 @@ BEGUN = END - 3
 """The peak of a row for a source that no longer waits for further streams; its name is in the place of the stream."""
 CLOCK = END - 4
 """The peak of a row with the time for which the application has run, which is in the place of the stream."""
+PLANNED = END - 5
+"""The peak of a row with the time at which the micro-batch was planned, which is in the place of the stream."""
 
 
 COUNTS = {what: -(2**30) - number for number, what in enumerate(Counted)}
@@ -68,7 +70,8 @@ class BlockRow:
             packed if the row comes from another process.
         peak: The largest event time of the piece of the stream that the row comes from; NO_TIME if no step needs times; END if
             the stream has ended, FORGOTTEN if the checkpoint omits it from now on, OPENED if it is waited for from now on,
-            BEGUN if it is a source that waits for no further streams, CLOCK if it tells how long the application has run.
+            BEGUN if it is a source that waits for no further streams, CLOCK if it tells how long the application has run,
+            PLANNED if it tells when the micro-batch was planned.
         branch: The bucket and the branch of the pipeline that it comes from. It orders rows that begin with the same message.
         first: The first event time of the piece that the row comes from, whose marks do not yet include earlier pieces' marks;
             NO_TIME if there is none, and END if the marks of the row are final.
@@ -141,6 +144,16 @@ class BlockRow:
     def is_clock(self) -> bool:
         """Whether it tells how long the application has run."""
         return self.is_mark and (self.sequence, self.peak) == (LAST, CLOCK)
+
+    @property
+    def is_planned_at(self) -> bool:
+        """Whether it tells when the micro-batch was planned."""
+        return self.is_mark and (self.sequence, self.peak) == (LAST, PLANNED)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it has no elements and no event time of a stream, but tells something about the streams or the clock."""
+        return self.is_mark and self.sequence == LAST and (self.is_end or PLANNED <= self.peak <= FORGOTTEN)
 
 
 @dataclass(frozen=True)

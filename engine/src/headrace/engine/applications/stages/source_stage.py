@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.engine.applications.stages.blocks import Block, Messages, blocks_by_bucket
 from headrace.engine.applications.stages.call_files import record_calls
 from headrace.engine.applications.stages.packed import Packed, PackedHeaders
-from headrace.engine.applications.stages.plan import ARROW_ROWS, BEGUN, CLOCK, FORGOTTEN, LAST, OPENED, BlockRow, Plan
+from headrace.engine.applications.stages.plan import ARROW_ROWS, BEGUN, CLOCK, FORGOTTEN, LAST, OPENED, PLANNED, BlockRow, Plan
 from headrace.engine.applications.stages.reports import Report
 from headrace.engine.applications.stages.stage_output import StageOutput
 from headrace.engine.applications.stages.tracing import processing
@@ -92,6 +92,8 @@ def rows_of_ends(plan: Plan, ends: Ends) -> list[BlockRow]:
     told += [(min(graph.first_keys), source, BEGUN) for source in graph.begun_after(ends.elapsed)]
     if ends.clock is not None:
         told.append((min(graph.first_keys), str(ends.clock), CLOCK))
+    if ends.planned_at is not None and graph.uses_clock:
+        told.append((min(graph.first_keys), str(ends.planned_at), PLANNED))
     told += [(key_by, stream, FORGOTTEN) for key_by, stream in graph.reached_by(ends.forgotten)]
     return [BlockRow(bucket, key_by, stream, LAST, 0, b"", peak) for key_by, stream, peak in told for bucket in plan.bucket_ids]
 

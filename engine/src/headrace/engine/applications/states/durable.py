@@ -140,9 +140,7 @@ def _apply(
         here.update(zip(keys, classes[step].unpack(states), strict=True))
         for key in gone:
             here.pop(key, None)
-        if here.index is not None:
-            here.news.update(keys)
-            here.news.update(gone)
+        here.renewed([*keys, *gone])
         if dirty is not None:
             dirty.note(step, keys)
 
