@@ -144,7 +144,10 @@ CAN_BE: Mapping[str, set[str]] = {
     "stateful_flat.state": {"a function without parameters"},
     "key_by.function": {"None"},
     **{optional: {"None"} for optional in ("aggregation", "combine", "decode", "encode", "id", "on_timer", "output", "update")},
-    **{optional: {"None"} for optional in ("emit_every", "idle_after", "idle_flush", "await_time", "on_error", "ttl", "unit")},
+    **{
+        optional: {"None"}
+        for optional in ("clock_every", "emit_every", "idle_after", "idle_flush", "await_time", "on_error", "ttl", "unit")
+    },
     "await_streams": {"None", "60"},
     "max_keys": {"None", "60"},
     "dead_letters": {"None", "text"},

@@ -248,7 +248,7 @@ def test_steps_keep_and_change_types() -> None:
     assert_type(by_item.map(lambda order: order.price), KeyedFlow[Decimal])
     assert_type(by_item.filter(lambda order: order.price > 0), KeyedFlow[Order])
     assert_type(by_item.stateful(keep, basket), KeyedFlow[int])
-    assert_type(by_item.stateful(keep_until, basket, on_timer=ended, ttl="1 day"), KeyedFlow[int])
+    assert_type(by_item.stateful(keep_until, basket, on_timer=ended, clock_every="5s", ttl="1 day"), KeyedFlow[int])
     assert_type(by_item.stateful_flat(spread, basket), KeyedFlow[bytes])
     assert_type(by_item.deduplicate(lambda order: order.item, within="1 hour"), KeyedFlow[Order])
     assert_type(by_item.window(tumbling("1 hour")).late_values(), KeyedFlow[Order])

@@ -24,6 +24,7 @@ def stateful_step(
     make: Callable[[], Any],
     on_timer: Callable[..., Any] | None,
     ttl: timedelta | str | None,
+    clock_every: timedelta | str | None,
     lag: int,
 ) -> Callable[[str], Step]:
     """Returns the step that calls a function with each value and the state of its key, as a function of its name.
@@ -40,12 +41,15 @@ def stateful_step(
         check.function(where, "on_timer", on_timer, "state", "context", instead_of_yield=how)
     if on_timer is not None and not wants_context:
         raise GraphError(f"{where}: on_timer is never called: to set timers, the function needs a third parameter, the context")
+    if on_timer is None and clock_every is not None:
+        raise GraphError(f"{where}: clock_every has no effect without on_timer, which timers by the clock call; remove it")
     if not wants_context and ttl is None:
         kind, called = (StatefulFlat, listed(function)) if flat else (Stateful, function)
         return lambda name: kind(name, on_error, called, make)
     with_context = function if wants_context else lambda value, state, context: function(value, state)
     lives = None if ttl is None else span(ttl, f"{where}: ttl")
-    return lambda name: Contextual(name, on_error, with_context, make, flat, on_timer, lives, lag)
+    every = None if clock_every is None else span(clock_every, f"{where}: clock_every")
+    return lambda name: Contextual(name, on_error, with_context, make, flat, on_timer, lives, lag, every)
 
 
 def aggregation_of(

@@ -42,6 +42,7 @@ class States(Outputs[T_co]):
         state: Callable[[], S],
         *,
         on_timer: Callable[[S, Context], U | None] | None = None,
+        clock_every: timedelta | str | None = None,
         ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
@@ -52,17 +53,19 @@ class States(Outputs[T_co]):
             function: Called with the values of each key in order, and the key's state. If it has a third parameter, it also
                 receives a `Context`, which describes the value, and sets timers.
             state: Creates the state of a new key: a class, or a function that returns a list, dict, set or instance.
-            on_timer: Called with a key's state and a `Context` when the watermark reaches a timer of the key.
+            on_timer: Called with a key's state and a `Context` when the watermark, or the clock, reaches a timer of the key.
+            clock_every: How often, while streams are quiet, the clock is looked at for timers by the clock, from one second to a
+                minute: a timedelta, or text such as "5 seconds". By default, there are no such timers.
             ttl: The event time without a value after which a key's state is removed: a timedelta, or text such as "1 hour".
             name: The step's name, which also identifies its states in the checkpoint: keep it if you rename the function. It is
                 required for a lambda, or if another step has the function's name.
             on_error: The policy for values for which a function raises. The key's state is then the same as before the call.
 
         Raises:
-            GraphError: The state is immutable, `on_timer` is given without a context, `ttl` is not a positive duration, or the
-                step needs a name.
+            GraphError: The state is immutable, `on_timer` is given without a context, or `clock_every` without `on_timer`, one of
+                it and `ttl` is not a positive duration, or the step needs a name.
         """
-        return self._stateful(False, function, state, on_timer, ttl, name, on_error)
+        return self._stateful(False, function, state, on_timer, clock_every, ttl, name, on_error)
 
     def stateful_flat(
         self,
@@ -70,6 +73,7 @@ class States(Outputs[T_co]):
         state: Callable[[], S],
         *,
         on_timer: Callable[[S, Context], Iterable[U] | None] | None = None,
+        clock_every: timedelta | str | None = None,
         ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
@@ -79,7 +83,7 @@ class States(Outputs[T_co]):
         Raises:
             GraphError: See `stateful`.
         """
-        return self._stateful(True, function, state, on_timer, ttl, name, on_error)
+        return self._stateful(True, function, state, on_timer, clock_every, ttl, name, on_error)
 
     def stateful_columns(
         self,
@@ -274,6 +278,7 @@ class States(Outputs[T_co]):
         function: Callable[..., Any],
         state: Callable[[], Any],
         on_timer: Callable[..., Any] | None,
+        clock_every: timedelta | str | None,
         ttl: timedelta | str | None,
         name: str | None,
         on_error: OnError | None,
@@ -281,7 +286,7 @@ class States(Outputs[T_co]):
         builder, method = self._builder, "stateful_flat" if flat else "stateful"
         where = builder.where(name, own_name(function), method)
         step = stateful_step(
-            where, builder.policy(where, on_error), flat, function, state, on_timer, ttl, builder.lag(self._number)
+            where, builder.policy(where, on_error), flat, function, state, on_timer, ttl, clock_every, builder.lag(self._number)
         )
         return self._with(step(builder.name_for_states(name, own_name(function), method)))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.pipelines.elements.elements import Key
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers
+from headrace.pipelines.steps.timed_state import since
 from headrace.pipelines.time.time import event_time, microseconds_of
 
 
@@ -17,19 +18,25 @@ class Context:
 
     Attributes:
         key: The key.
-        event_time: The event time of the value, or the time of the timer; None if it is unknown.
+        event_time: The event time of the value, or the time of the timer; for a timer by the clock, the event time that has been
+            reached. None if it is unknown.
+        clock: The time of a timer by the clock; None for anything else.
         stream: The stream that the value comes from; for a timer, the stream of the last value of its key.
         sequence: The sequence of the message that it comes from.
         message_id: The id of the message; None if it has none, and for a timer.
-        watermark: The watermark of the value's stream, or the time of the timer; None if no event time is known yet.
+        watermark: The watermark of the value's stream, or the time of the timer; None if no event time is known yet, and for a
+            timer by the clock.
     """
 
     __slots__ = (
         "_at",
+        "_by_clock",
         "_forgotten",
         "_headers",
+        "_now",
         "_place",
         "_timers",
+        "clock",
         "event_time",
         "key",
         "message_id",
@@ -54,6 +61,9 @@ class Context:
         self.watermark = watermark
         self._at = at
         self._timers: list[int] | None = None
+        self._by_clock: list[int] | None = None
+        self._now: int | None = None
+        self.clock: int | None = None
         self._forgotten = False
         self._headers: Sequence[Headers] | None = None
 
@@ -66,34 +76,62 @@ class Context:
         """The headers of the value; empty for a timer."""
         return NO_HEADERS if self._headers is None else self._headers[self._place]
 
-    def bind_timers(self, timers: list[int] | None) -> None:
-        """Sets the list of timers that `set_timer` and `cancel_timer` change; None if there can be none."""
-        self._timers = timers
+    def bind_timers(self, timers: list[int], by_clock: list[int] | None = None) -> None:
+        """Sets the lists of timers that `set_timer` and `cancel_timer` change; None if there can be none by the clock."""
+        self._timers, self._by_clock = timers, by_clock
 
-    def set_timer(self, at: datetime | int | None = None, *, after: timedelta | str | None = None) -> None:
-        """Sets a timer: `on_timer` is called with the key's state when the watermark reaches the time.
+    def bind_clock(self, at: int, now: int) -> None:
+        """Sets the time of a timer by the clock, and the clock at the end of its micro-batch."""
+        self.clock, self._now = at, now
+
+    def set_timer(
+        self,
+        at: datetime | int | None = None,
+        *,
+        after: timedelta | str | None = None,
+        at_clock: datetime | int | None = None,
+        after_clock: timedelta | str | None = None,
+    ) -> None:
+        """Sets a timer: `on_timer` is called with the key's state when the watermark, or the clock, reaches the time.
 
         A key may have several timers, but only one for each time. If the time has already passed, the timer fires right after
-        this call.
+        this call, or by the clock at the end of a micro-batch: of this one, or of the next one if a timer sets it.
 
         Args:
             at: The time: a datetime, or microseconds since 1970 UTC.
             after: Instead, a duration after `event_time`: a timedelta, or text such as "10 minutes".
+            at_clock: Instead, a time of the clock, as `at`. The clock is when the micro-batch was planned.
+            after_clock: Instead, a duration after the time at which this micro-batch was planned.
 
         Raises:
-            TypeError: Neither or both of `at` and `after` are given, or one is of another type.
-            ValueError: There is no event time for `after`, `after` is negative, the time is outside the years 1 to 9999, `at` has
-                no time zone, or a timer sets one that is not later than itself.
-            RuntimeError: The step has no `on_timer`.
+            TypeError: Not exactly one of the four is given, or it is of another type.
+            ValueError: There is no event time for `after`, a duration is negative, the time is outside the years 1 to 9999, or by
+                the clock before 1970, a datetime has no time zone, or a timer sets one that is not later than itself.
+            RuntimeError: The step has no `on_timer`, or by the clock no `clock_every`.
         """
+        if at_clock is not None or after_clock is not None:
+            if at is not None or after is not None:
+                raise TypeError("pass only one of a time, after=, at_clock= and after_clock=")
+            clock, timers = self._clock_time(at_clock, after_clock), self._clock_timers()
+            if clock not in timers:
+                insort(timers, clock)
+            return
         time, timers = self._time(at, after), self._own_timers()
         if self._at is not None and time <= self._at:
             raise ValueError("a timer must set timers that are later than itself")
         if time not in timers:
             insort(timers, time)
 
+    def cancel_clock_timers(self) -> None:
+        """Cancels all timers of the key that are by the clock.
+
+        Raises:
+            RuntimeError: The step has no `on_timer`, or no `clock_every`.
+        """
+        self._clock_timers().clear()
+
     def cancel_timer(self, at: datetime | int | None = None, *, after: timedelta | str | None = None) -> None:
-        """Cancels the timer for a time, if there is one.
+        """Cancels the timer for an event time, if there is one.
 
         Args:
             at: See `set_timer`.
@@ -129,6 +167,27 @@ class Context:
         if span < 0:
             raise ValueError(f"after={after!r} is before the event time; pass a duration of at least 0, or a time as at=")
         return event_time(self.event_time + span)
+
+    def _clock_time(self, at: datetime | int | None, after: timedelta | str | None) -> int:
+        """The time of a timer by the clock; `since` a duration where the end of the micro-batch is not known yet."""
+        if (at is None) == (after is None):
+            raise TypeError("pass either at_clock= or after_clock=")
+        if at is not None:
+            time = event_time(at)
+            if time < 0:
+                raise ValueError(f"at_clock={at!r} is before 1970")
+            return time
+        assert after is not None
+        span = microseconds_of(after)
+        if span < 0:
+            raise ValueError(f"after_clock={after!r} is negative; pass a duration of at least 0")
+        return since(span) if self._now is None else event_time(self._now + span)
+
+    def _clock_timers(self) -> list[int]:
+        self._own_timers()
+        if self._by_clock is None:
+            raise RuntimeError("the step has no clock_every, which timers by the clock need")
+        return self._by_clock
 
     def _own_timers(self) -> list[int]:
         if self._timers is None:

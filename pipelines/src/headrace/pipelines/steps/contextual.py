@@ -13,50 +13,18 @@ from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
-from headrace.pipelines.states.state import TIMERS, StateClass
+from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.context import Context
-from headrace.pipelines.steps.due import due_of
+from headrace.pipelines.steps.due import due_by_clock, due_of
 from headrace.pipelines.steps.returned import own, own_or_none
 from headrace.pipelines.steps.rollback import GONE, Replay, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import KeyedStep, OnError, StepPass
+from headrace.pipelines.steps.timed_state import TimedState, TimedStateClass, next_by_clock, resolved
+from headrace.pipelines.time.present import Present
 from headrace.pipelines.time.time import END
 
 Function = Callable[[Any, Any, Context], Any]
 OnTimer = Callable[[Any, Context], Any]
-
-
-class TimedState:
-    """The state of a key, and its timers.
-
-    Attributes:
-        state: The state of the application.
-        timers: The times of the timers, in order.
-        last: The mark of the key's last element; NO_TIME if it is unknown.
-        stream: The stream of that element.
-        sequence: Its sequence.
-    """
-
-    __slots__ = ("last", "sequence", "state", "stream", "timers")
-
-    def __init__(self, state: Any, timers: list[int], last: int = NO_TIME, stream: str = "", sequence: int = 0) -> None:
-        self.state, self.timers, self.last, self.stream, self.sequence = state, timers, last, stream, sequence
-
-
-@dataclass(frozen=True)
-class TimedStateClass(StateClass):
-    """Stores states with timers. States of a step without a context are read as states without timers."""
-
-    def pack(self, states: Sequence[Any]) -> bytes:
-        """States and timers as bytes."""
-        columns = [[getattr(timed, name) for timed in states] for name in ("timers", "last", "stream", "sequence")]
-        return self.laid_out(TIMERS, columns, [timed.state for timed in states])
-
-    def unpack(self, packed: bytes) -> list[Any]:
-        """The states and timers from bytes."""
-        if not self.is_laid_out(packed):
-            return [TimedState(state, []) for state in StateClass.unpack(self, packed)]
-        columns, states = self.taken_apart(TIMERS, packed)
-        return list(map(TimedState, states, *columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +38,7 @@ class Contextual(KeyedStep):
         on_timer: Called with a state and a context when a timer fires; None if timers cannot be set.
         ttl: The event time without an element after which a key's state is removed, in microseconds; None for never.
         lag: How far the event times of the elements may be behind the marks because of earlier steps, in microseconds.
+        clock_every: How often timers by the clock may become due, in microseconds; None if there are none.
     """
 
     function: Function
@@ -78,6 +47,7 @@ class Contextual(KeyedStep):
     on_timer: OnTimer | None
     ttl: int | None
     lag: int
+    clock_every: int | None = None
 
     @cached_property
     def state_class(self) -> StateClass:
@@ -93,6 +63,16 @@ class Contextual(KeyedStep):
     def lifetime(self) -> int | None:
         """The time to live."""
         return self.ttl
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether timers may be by the clock."""
+        return self.clock_every is not None
+
+    @property
+    def tick(self) -> int | None:
+        """How often timers by the clock may become due."""
+        return self.clock_every
 
     @property
     def uses_ids(self) -> bool:
@@ -175,6 +155,23 @@ class Contextual(KeyedStep):
         step_pass.touched(self.name, keys)
         return fired_elements(fired)
 
+    def fire_by_clock(self, step_pass: StepPass, present: Present, watermark: int) -> Sequence[Elements]:
+        """The results of timers that are due by the clock, at the event time that has been reached."""
+        states, now = step_pass.states(self.name), present.now
+        due, keys = due_by_clock(states, next_by_clock), list[Key]()
+        for key in due.pop(now):
+            if key in states and next_by_clock(states[key]) <= now:
+                keys.append(key)
+            elif key in states:
+                due.add(key, next_by_clock(states[key]))
+        calls, fired = _Calls(self, step_pass, keys), list[Fired]()
+        for key in keys:
+            fired += calls.due_by_clock(key, now, watermark)
+            if key in states:
+                due.add(key, next_by_clock(states[key]))
+        step_pass.touched(self.name, keys)
+        return fired_elements(fired)
+
     def next(self, timed: TimedState) -> int:
         """When a state's next timer or its time to live is due; END for never."""
         at = timed.timers[0] if timed.timers else END
@@ -184,7 +181,7 @@ class Contextual(KeyedStep):
         """Calls `function`; returns the new state, or GONE, and the results."""
         if timed is GONE:
             timed = TimedState(self.make(), [])
-        context.bind_timers(timed.timers if self.on_timer is not None else None)
+        self._bind(timed, context)
         found = self._listed(self.function(value, timed.state, context))
         now = context.watermark
         if now is not None and now > timed.last:
@@ -195,9 +192,13 @@ class Contextual(KeyedStep):
     def fire_timer(self, timed: Any, context: Context) -> tuple[Any, Sequence[Any]]:
         """Calls `on_timer`; returns the new state, or GONE, and the results."""
         assert self.on_timer is not None, "no timer was set without it"
-        context.bind_timers(timed.timers)
+        self._bind(timed, context)
         found = self._listed(self.on_timer(timed.state, context))
         return (GONE if context.forgotten else timed), found
+
+    def _bind(self, timed: TimedState, context: Context) -> None:
+        if self.on_timer is not None:
+            context.bind_timers(timed.timers, timed.by_clock if self.uses_clock else None)
 
     def _listed(self, result: Any) -> Sequence[Any]:
         if self.flat:
@@ -219,12 +220,14 @@ class _Calls:
         step, states = self._step, self._states
         before = states.get(key, GONE)
         at = END if before is GONE or states.index is None else step.next(before)
+        at_clock = END if before is GONE or states.by_clock is None else next_by_clock(before)
         after, found = step.call_function(before, value, context)
         self._keep(key, after)
         if self._rollback is not None:
             self._rollback.record(key, lambda timed: step.call_function(timed, self._before[index], context)[0])
         if after is not GONE and states.index is not None and step.next(after) < at:
             states.index.add(key, step.next(after))
+        self._note_clock(key, after, at_clock)
         return after, found
 
     def due(self, key: Key, until: int, now: int) -> Sequence[Fired]:
@@ -246,17 +249,42 @@ class _Calls:
             self._record(key, lambda timed: GONE)
         return fired
 
+    def due_by_clock(self, key: Key, now: int, watermark: int) -> Sequence[Fired]:
+        """The results of a key's timers up to a time of the clock. Timers that they set are for later micro-batches."""
+        timed: Any = resolved(self._states[key], now=now)
+        self._record(key, partial(resolved, now=now))
+        before, due = self._step.next(timed), [at for at in timed.by_clock if at <= now]
+        time = NO_TIME if watermark == NO_TIME else watermark - self._step.lag
+        fired: list[Fired] = []
+        for at in due:
+            if timed is GONE or at not in timed.by_clock:
+                continue
+            timed.by_clock.remove(at)
+            self._record(key, partial(_without_clock_timer, at=at))
+            context = Context(key, None if time == NO_TIME else time, timed.stream, timed.sequence, None, None, None)
+            context.bind_clock(at, now)
+            timed = self._called(key, timed, context, time, watermark, fired)
+        if timed is not GONE and self._states.index is not None and self._step.next(timed) < before:
+            self._states.index.add(key, self._step.next(timed))
+        return fired
+
     def roll_back(self, key: Key) -> Any:
         """Restores the state of a key after a failed call."""
         assert self._rollback is not None, "failed() raises under OnError.FAIL"
         return self._rollback.roll_back(key)
 
     def _fire_timer(self, key: Key, timed: TimedState, fired: list[Fired]) -> Any:
-        step, at = self._step, timed.timers.pop(0)
-        self._pass.fired(step.name, 1)
+        at, at_clock = timed.timers.pop(0), next_by_clock(timed)
         self._record(key, partial(_without_timer, at=at))
-        stream, sequence = timed.stream, timed.sequence
-        context = Context(key, at, stream, sequence, None, at, at)
+        context = Context(key, at, timed.stream, timed.sequence, None, at, at)
+        after = self._called(key, timed, context, at, max(at, timed.last) + self._step.lag, fired)
+        self._note_clock(key, after, at_clock)
+        return after
+
+    def _called(self, key: Key, timed: TimedState, context: Context, time: int, mark: int, fired: list[Fired]) -> Any:
+        """Calls `on_timer`, and adds its results; returns the new state, or GONE."""
+        step, stream, sequence = self._step, timed.stream, timed.sequence
+        self._pass.fired(step.name, 1)
         try:
             after, found = step.fire_timer(timed, context)
         except BaseException as error:
@@ -264,9 +292,14 @@ class _Calls:
             return self.roll_back(key)
         self._keep(key, after)
         self._record(key, lambda timed: step.fire_timer(timed, context)[0])
-        mark = max(at, timed.last) + step.lag
-        fired += [Fired(key, result, at, mark, stream, sequence) for result in found]
+        fired += [Fired(key, result, time, mark, stream, sequence) for result in found]
         return after
+
+    def _note_clock(self, key: Key, timed: Any, before: int) -> None:
+        """Notes in the index by the clock that the next timer of a key is earlier than before."""
+        index = self._states.by_clock
+        if timed is not GONE and index is not None and next_by_clock(timed) < before:
+            index.add(key, next_by_clock(timed))
 
     def _keep(self, key: Key, timed: Any) -> None:
         if timed is GONE:
@@ -277,6 +310,11 @@ class _Calls:
     def _record(self, key: Key, replay: Replay) -> None:
         if self._rollback is not None:
             self._rollback.record(key, replay)
+
+
+def _without_clock_timer(timed: Any, *, at: int) -> Any:
+    timed.by_clock.remove(at)
+    return timed
 
 
 def _without_timer(timed: Any, *, at: int) -> Any:

@@ -9,11 +9,11 @@ from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.states.state import StateClass
-from headrace.pipelines.steps.contextual import TimedState, TimedStateClass
 from headrace.pipelines.steps.due import due_of
 from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.running import Running
 from headrace.pipelines.steps.step import OnError, StepPass
+from headrace.pipelines.steps.timed_state import TimedState, TimedStateClass
 
 
 @dataclass(frozen=True, eq=False)

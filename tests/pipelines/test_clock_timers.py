@@ -1,0 +1,249 @@
+"""Timers by the clock fire once, in the order of their times, as a loop over all micro-batches says."""
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.stages import Stages
+
+from headrace.pipelines import Context, GraphError, Message, OnError, Pipeline, StepError, Trial, total, tumbling
+
+PROPERTY = settings(max_examples=60, derandomize=True, database=None, deadline=None)
+STREAMS = ("n/0", "n/1")
+
+
+class Sent(NamedTuple):
+    """A message: a key, what its function does with timers by the clock, and with which number."""
+
+    key: int
+    does: str
+    number: int
+
+    @property
+    def message(self) -> bytes:
+        return f"{self.key} {self.does} {self.number}".encode()
+
+
+def act(value: list[str], state: dict[str, int], context: Context) -> str | None:
+    _, does, text = value
+    number = int(text)
+    state["values"] = state.get("values", 0) + 1
+    if does == "at":
+        context.set_timer(at_clock=number)
+    elif does == "after":
+        context.set_timer(after_clock=f"{number}us")
+    elif does == "cancel":
+        context.cancel_clock_timers()
+    elif does == "forget":
+        context.forget()
+    elif does == "raise":
+        context.set_timer(at_clock=number)
+        state["values"] = 0
+        raise ValueError("as wanted")
+    return None
+
+
+def ring(state: dict[str, int], context: Context) -> str:
+    assert context.clock is not None
+    state["rings"] = state.get("rings", 0) + 1
+    if context.clock % 5 == 0:
+        state["rings"] = -1
+        raise ValueError("every fifth one")
+    if context.clock % 3 == 0:
+        context.set_timer(after_clock="7us")
+    return f"{context.key} at {context.clock}: {state['values']}, {state['rings']}"
+
+
+def rings() -> Pipeline:
+    app = Pipeline("rings", on_error=OnError.SKIP)
+    values = app.source("n/*", decode=lambda payload: payload.decode().split()).key_by(lambda value: int(value[0]))
+    values.stateful(act, dict, on_timer=ring, clock_every="1s").sink("out")
+    return app
+
+
+ACTIONS = st.builds(
+    Sent,
+    st.integers(0, 3),
+    st.sampled_from(["at", "at", "after", "after", "cancel", "forget", "raise", "none"]),
+    st.integers(0, 60),
+)
+BATCHES = st.lists(st.tuples(st.integers(0, 30), st.lists(ACTIONS, max_size=4)), max_size=12)
+
+
+@PROPERTY
+@given(
+    batches=BATCHES,
+    restarts=st.lists(st.booleans(), min_size=1, max_size=5),
+    buckets=st.integers(1, 8),
+    worker_bytes=st.sampled_from([10**9, 1]),
+)
+def test_timers_fire_as_a_loop_over_all_micro_batches_says(
+    batches: list[tuple[int, list[Sent]]], restarts: list[bool], buckets: int, worker_bytes: int
+) -> None:
+    now = [0]
+    trial = Trial(rings(), buckets=buckets, now=lambda: now[0])
+    stages = Stages(rings(), buckets, failing=0.2, worker_bytes=worker_bytes, now=0)
+    timers: defaultdict[int, set[int]] = defaultdict(set)
+    states: dict[int, dict[str, int]] = {}
+    expected, sequence = list[str](), 0
+    for number, (passed, batch) in enumerate(batches):
+        now[0] += passed
+        sent = [Message(each.message, b"k", None, "n/0", sequence + at + 1) for at, each in enumerate(batch)]
+        sequence += len(batch)
+        trial.send(*sent)
+        stages.now = now[0]
+        stages.send(*sent)
+        for key, does, at in batch:
+            if does == "raise":
+                continue
+            state = states.setdefault(key, {"values": 0})
+            state["values"] += 1
+            if does in ("at", "after"):
+                timers[key].add(at if does == "at" else now[0] + at)
+            elif does in ("cancel", "forget"):
+                timers[key].clear()
+            if does == "forget":
+                del states[key]
+        for key in timers:
+            for at in sorted(at for at in timers[key] if at <= now[0]):
+                timers[key].remove(at)
+                if at % 5:
+                    states[key]["rings"] = states[key].get("rings", 0) + 1
+                    expected.append(f"{key} at {at}: {states[key]['values']}, {states[key]['rings']}")
+                    timers[key] |= {now[0] + 7} if at % 3 == 0 else set()
+        if restarts[number % len(restarts)]:
+            trial.restart()
+        assert sorted(trial.values("out")) == sorted(text.encode() for text in expected)
+        assert sorted(value for _, value in stages.written["out"]) == sorted(trial.values("out"))
+        assert trial.states("act") == states == stages.shown("act", stages.states()["act"])
+
+
+def app_of(function: Any, on_timer: Any, **arguments: Any) -> Pipeline:
+    app = Pipeline("app")
+    keyed = app.source("n/*").key_by(lambda message: message.key)
+    keyed.stateful(function, dict, on_timer=on_timer, name="watch", **arguments).sink(
+        "out", encode=lambda value: repr(value).encode()
+    )
+    return app
+
+
+def test_the_result_of_a_timer_has_the_event_time_that_was_reached_and_comes_into_a_window_that_is_open() -> None:
+    now = [0]
+    app = Pipeline("app")
+    keyed = app.source("n/*").key_by(lambda message: message.key)
+    rung = keyed.stateful(
+        lambda message, state, context: context.set_timer(at_clock=50),
+        dict,
+        on_timer=lambda state, context: (context.event_time, context.clock, context.watermark),
+        clock_every="1s",
+        name="watch",
+    )
+    rung.window(tumbling("100us")).aggregate(total(lambda one: one[0]), name="sums").map(str, name="text").sink("out")
+    trial = Trial(app, now=lambda: now[0])
+    trial.send(Message(b"", b"a", 120, "n/0"), Message(b"", b"b", 140, "n/1"))
+    now[0] = 50
+    trial.send()
+    trial.send(Message(b"", b"c", 200, "n/0"), Message(b"", b"c", 200, "n/1"))
+    assert trial.values("out") == [b"120", b"120"]
+
+
+def test_timers_by_both_times_do_not_touch_each_other_and_the_end_of_event_time_fires_none_by_the_clock() -> None:
+    now = [0]
+
+    def watch(message: Message, state: dict[str, int], context: Context) -> None:
+        context.set_timer(after="10us")
+        context.set_timer(at_clock=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+
+    def rang(state: dict[str, int], context: Context) -> Any:
+        return context.event_time, context.clock
+
+    trial = Trial(app_of(watch, rang, clock_every="1s"), now=lambda: now[0])
+    trial.send(Message(b"", b"a", 0, "n/0"))
+    now[0] = 999_999
+    trial.send(Message(b"", b"b", 10, "n/0"))
+    assert trial.values("out") == [b"(10, None)"]
+    now[0] = 1_000_000
+    trial.send()
+    assert trial.values("out")[1:] == [b"(10, 1000000)"] * 2
+    trial.send(Message(b"", b"c", 11, "n/0"))
+    assert trial.values("out")[3:] == [b"(11, 1000000)"]
+    trial.finish()
+    assert trial.values("out")[4:] == [b"(20, None)", b"(21, None)"]
+    assert set(trial.states("watch")) == {b"a", b"b", b"c"}
+
+
+def test_a_timer_that_is_set_anew_with_each_value_fires_once_the_values_stop() -> None:
+    now = [0]
+
+    def watch(message: Message, state: dict[str, int], context: Context) -> None:
+        context.cancel_clock_timers()
+        context.set_timer(after_clock="30us")
+
+    trial = Trial(app_of(watch, lambda state, context: context.clock, clock_every="1s"), now=lambda: now[0])
+    for time in (0, 20, 40):
+        now[0] = time
+        trial.send(Message(b"", b"a", None, "n/0"))
+    for time, rung in ((69, []), (70, [b"70"]), (200, [b"70"])):
+        now[0] = time
+        trial.send()
+        assert trial.values("out") == rung
+
+
+def test_states_of_a_version_without_such_timers_are_taken_over_and_those_that_are_set_wait_for_a_version_that_has_them() -> None:
+    now = [0]
+
+    def plain(message: Message, state: dict[str, int], context: Context) -> None:
+        state["n"] = state.get("n", 0) + 1
+
+    def sets(message: Message, state: dict[str, int], context: Context) -> None:
+        plain(message, state, context)
+        context.set_timer(at_clock=5)
+
+    def rang(state: dict[str, int], context: Context) -> int:
+        return state["n"]
+
+    trial = Trial(app_of(plain, rang), now=lambda: now[0])
+    trial.send(Message(b"", b"a", None, "n/0"))
+    trial.restart(app_of(sets, rang, clock_every="1s"))
+    trial.send(Message(b"", b"a", None, "n/0"))
+    trial.restart(app_of(plain, rang))
+    now[0] = 9
+    trial.send(Message(b"", b"a", None, "n/0"))
+    assert trial.values("out") == []
+    trial.restart(app_of(sets, rang, clock_every="1s"))
+    trial.send()
+    assert trial.values("out") == [b"3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"at_clock": -1}, "at_clock=-1 is before 1970"),
+        ({"at_clock": 1.5}, "TypeError"),
+        ({"at_clock": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+        ({"at_clock": 10**18}, "outside the years 1 to 9999"),
+        ({"after_clock": "-1s"}, "UnitError"),
+        ({"after_clock": 5}, "a duration is a timedelta"),
+        ({"after_clock": "soon"}, "UnitError"),
+        ({"at_clock": 1, "after_clock": "1s"}, "pass either at_clock= or after_clock="),
+        ({"at": 1, "after_clock": "1s"}, "pass only one of a time, after=, at_clock= and after_clock="),
+        ({}, "pass either a time or after="),
+    ],
+)
+def test_what_a_timer_is_given_is_checked(arguments: dict[str, Any], error: str) -> None:
+    app = app_of(lambda message, state, context: context.set_timer(**arguments), lambda state, context: 1, clock_every="1s")
+    with pytest.raises(StepError, match="pipeline app, step watch") as raised:
+        Trial(app).send(Message(b"", b"a", None, "n/0"))
+    assert error in str(raised.value)
+
+
+def test_without_clock_every_there_are_no_such_timers_and_without_on_timer_it_is_refused() -> None:
+    for call in (lambda context: context.set_timer(at_clock=1), lambda context: context.cancel_clock_timers()):
+        app = app_of(lambda message, state, context, call=call: call(context), lambda state, context: 1)
+        with pytest.raises(StepError, match="the step has no clock_every, which timers by the clock need"):
+            Trial(app).send(Message(b"", b"a", None, "n/0"))
+    with pytest.raises(GraphError, match="pipeline app, step watch: clock_every has no effect without on_timer"):
+        app_of(lambda message, state, context: None, None, clock_every="1s")
