@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.processes import Process
-from tests.faults.rig import Rig
-from tests.faults.sources import Dated, Numbers, number_key, number_sequence, number_value
+from tests.faults.sources import number_key, number_sequence, number_value
+from tests.faults.world import MODES, PARTITIONS, World
 
 pytestmark = pytest.mark.timeout(900)
-PARTITIONS = ("0", "1")
 LAST = 30
 OFFERED = (200, 400, 600)
 """The last message of each partition, before each kill and after the last one."""
@@ -46,47 +44,6 @@ texts = rows.map(lambda pair: f"row {name_of(pair[0])} {pair[1]}", name="row-tex
 )
 texts.sink("out")
 """
-MODES = {
-    "micro-batches": ["--option", "maxMessagesPerTrigger=100"],
-    "real-time": ["--real-time", "--trigger-interval", "300ms", "--real-time-workers", "2"],
-}
-
-
-class World:
-    """A gateway, two sources, a sink and a driver, each of which can be killed."""
-
-    def __init__(self, folder: Path, idle_flush: str | None, mode: list[str]) -> None:
-        self.rig = Rig(folder)
-        self.output, self.program, self.checkpoint = folder / "output", folder / "meetings.py", folder / "checkpoint"
-        self.program.write_text(APPLICATION.replace("IDLE_FLUSH", repr(idle_flush)))
-        self._sources = [Numbers(self.rig.source_folder("numbers")), Dated(self.rig.source_folder("dated"))]
-        command = ["-m", "headrace.cli", "run", str(self.program), "--checkpoint", str(self.checkpoint), "--finish"]
-        command += ["--gateway", self.rig.gateway.address, "--master", "local[2]", "--parallelism", "3", *mode]
-        driver = Process("driver", command, folder)
-        self.rig.processes.append(driver)
-        self._connectors = [self.rig.connector(source.name) for source in self._sources]
-        self.processes = [self.rig.gateway, *self._connectors, self.rig.file_sink("out", self.output), driver]
-
-    def start(self) -> None:
-        for process in self.processes:
-            process.start()
-
-    def kill(self) -> None:
-        for process in reversed(self.processes):
-            process.kill()
-
-    def offer(self, last: int, *, ends: bool) -> None:
-        for connector in self._connectors:
-            # It ends with its last stream.
-            connector.expected = not ends
-        for source in self._sources:
-            for partition in PARTITIONS:
-                source.offer(partition, last)
-                if ends:
-                    source.end(partition)
-
-    def lines(self) -> Counter[str]:
-        return Counter(line for path in self.output.glob("*.lines") for line in path.read_text().splitlines())
 
 
 @pytest.fixture
@@ -94,7 +51,7 @@ def made(tmp_path: Path) -> Iterator[Callable[[str | None, str], World]]:
     worlds = list[World]()
 
     def make(idle_flush: str | None, mode: str) -> World:
-        worlds.append(World(tmp_path, idle_flush, MODES[mode]))
+        worlds.append(World(tmp_path, APPLICATION.replace("IDLE_FLUSH", repr(idle_flush)), mode))
         return worlds[-1]
 
     yield make
