@@ -216,6 +216,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "merge": {},
     "key_by": {"function": repr},
     "join": {"table": TABLE, "on": repr, "retention": "1 hour"},
+    "window join": {"right": RIGHT},
     "join_within": {"right": RIGHT, "before": "1 hour", "after": "1 hour"},
     "table": {"streams": "t/*", "decode": repr},
     "deduplicate": {"within": "1 hour", "id": repr},
@@ -244,6 +245,9 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
 }
 """Arguments of a valid call of each method."""
 
+ALIKE = {("function", "collect"): "collect()", ("Windowed", "join"): "window join"}
+"""Methods whose names others have, too, by owner and name."""
+
 ALONE: Mapping[str, Mapping[str, Any]] = {"aggregation": {"initial": None, "update": None}}
 """The arguments beside a parameter that excludes others."""
 
@@ -261,7 +265,7 @@ class Case:
     def sound(self) -> dict[str, Any]:
         """The arguments of a valid call, with a name if the method has one."""
         named = {"name": "the-step"} if "name" in inspect.signature(self.bind()).parameters and self.owner != "Pipeline" else {}
-        plain = self.method if self.owner != "function" or self.method != "collect" else "collect()"
+        plain = ALIKE.get((self.owner, self.method), self.method)
         return {**named, **SOUND[plain], **ALONE.get(self.parameter.name, {})}
 
     @property

@@ -9,7 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pipelines.rig import cut
 
-from headrace.pipelines import GraphError, KeyedFlow, Late, Message, OnError, Pipeline, Trial, total, tumbling
+from headrace.pipelines import (
+    GraphError,
+    KeyedFlow,
+    Late,
+    Message,
+    OnError,
+    Pipeline,
+    Trial,
+    count_window,
+    session,
+    sliding,
+    total,
+    tumbling,
+)
 
 PROPERTY = settings(max_examples=80, derandomize=True, database=None, deadline=None)
 LEFTS, RIGHTS = ("l/0", "l/1"), ("r/0", "r/1")
@@ -211,6 +224,79 @@ def within(lefts: list[Placed], rights: list[Placed], before: int, after: int, d
 
 @PROPERTY
 @given(
+    lefts=streams(LEFTS, False),
+    rights=streams(RIGHTS, False),
+    random=st.randoms(use_true_random=False),
+    cuts=CUTS,
+    restarts=RESTARTS,
+    buckets=st.integers(1, 8),
+    size=st.integers(1, 15),
+    delay=BOUNDS,
+    how=st.sampled_from(["inner", "left", "full"]),
+    late=st.sampled_from(Late),
+)
+def test_values_in_a_window_meet_as_a_loop_over_all_of_them_says(
+    lefts: list[Sent],
+    rights: list[Sent],
+    random: Any,
+    cuts: list[int],
+    restarts: list[bool],
+    buckets: int,
+    size: int,
+    delay: int,
+    how: Any,
+    late: Late,
+) -> None:
+    late = Late.DROP if how == "inner" and late is Late.FIRE else late
+    app = Pipeline("windows")
+    left, right = app.source("l/*").key_by(name="left"), app.source("r/*").key_by(name="right")
+    windows = left.window(tumbling(us(size)), delay=us(delay), late=late)
+    pairs: KeyedFlow[Any] = windows.join(right, how=how, name="pairs")
+    pairs.map(text_of).sink("out")
+    pairs.stateful(hashed, dict).sink("hashes")
+    trial = tried(app, random, lefts + rights, cuts, restarts, buckets)
+    expected = in_windows(lefts, rights, size, delay, how, late)
+    assert results(trial) == expected
+    assert results(trial, "hashes") == with_hashes(expected)
+    assert trial.states("pairs") == {}
+    assert trial.counts["late", "pairs"] == sum(is_closed(one, size, delay) for one in lefts + rights)
+
+
+def is_closed(sent: Sent, size: int, delay: int) -> bool:
+    return (sent.time // size + 1) * size + delay <= sent.mark
+
+
+def in_windows(lefts: list[Sent], rights: list[Sent], size: int, delay: int, how: str, late: Late) -> dict[Any, list[str]]:
+    def window(sent: Sent) -> int:
+        return (sent.mark - delay if is_closed(sent, size, delay) else sent.time) // size
+
+    def at(sent: Sent) -> tuple[int, str, int]:
+        return (window(sent) * size if is_closed(sent, size, delay) else sent.time), sent.stream, sent.sequence
+
+    def place(sent: Sent) -> tuple[int, int, str]:
+        return (window(sent) + 1) * size + delay, sent.sequence, sent.stream
+
+    found, met = list[tuple[str, tuple[int, int, str], str]](), set[Sent]()
+    lefts, rights = (
+        [one for one in some if late is not Late.DROP or not is_closed(one, size, delay)] for some in (lefts, rights)
+    )
+    alone = {one for one in lefts + rights if late is Late.FIRE and is_closed(one, size, delay)}
+    for left in lefts:
+        partners: list[Sent | None] = [
+            other
+            for other in sorted(rights, key=at)
+            if left.key == other.key and window(left) == window(other) and not {left, other} & alone
+        ]
+        met |= {other for other in partners if other is not None}
+        partners = partners or ([] if how == "inner" else [None])
+        found += [(left.key, place(left), f"{of(left)} + {of(right)}") for right in partners]
+    if how == "full":
+        found += [(right.key, place(right), f"none + {of(right)}") for right in rights if right not in met]
+    return in_turn(found)
+
+
+@PROPERTY
+@given(
     orders=streams(LEFTS, False),
     changes=streams(RIGHTS, True),
     random=st.randoms(use_true_random=False),
@@ -367,6 +453,25 @@ def test_what_a_join_is_given_must_fit_together() -> None:
     left.join(table, on=lambda value: value.key, as_of=False)
     with pytest.raises(GraphError, match=r"join\(...\) has states, .* give it a stable name"):
         left.join(table, on=lambda value: value.key, as_of=False)
+
+
+def test_a_join_in_windows_needs_tumbling_ones_without_early_results_and_another_flow_of_its_pipeline() -> None:
+    app = Pipeline("app")
+    left, right = keyed(app, "l/*"), keyed(app, "r/*")
+    for windows in (sliding("2s", every="1s"), session("1s"), count_window(2)):
+        with pytest.raises(GraphError, match=r"pipeline app, step pairs: a join needs tumbling windows, .* use join_within"):
+            left.window(windows).join(right, name="pairs")
+    windows = left.window(tumbling("1s"), late=Late.FIRE)
+    with pytest.raises(GraphError, match=r"step pairs: late: a late value would make a result alone"):
+        windows.join(right, name="pairs")
+    with pytest.raises(GraphError, match=r"step pairs: how must be 'inner', 'left' or 'full', not 'right'"):
+        windows.join(right, how="right", name="pairs")  # type: ignore
+    with pytest.raises(GraphError, match="step window-join: emit_every is for windows that are aggregated"):
+        left.window(tumbling("1s"), emit_every="1s").join(right)
+    with pytest.raises(GraphError, match="pipeline app, step window-join: right is of another pipeline: other"):
+        windows.join(keyed(Pipeline("other"), "r/*"), how="left")
+    with pytest.raises(GraphError, match="pipeline app, step window-join: right is a flow after key_by, not 5"):
+        windows.join(5)  # type: ignore
 
 
 def test_an_envelope_whose_row_is_none_deletes_it_as_a_tombstone_does() -> None:

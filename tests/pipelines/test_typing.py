@@ -260,6 +260,10 @@ def test_joins_have_pairs_and_none_where_a_side_may_be_missing() -> None:
     assert_type(left.join_within(right, before="1s", after="1s", name="a"), KeyedFlow[tuple[int, str]])
     assert_type(left.join_within(right, before="1s", after="1s", how="left", name="b"), KeyedFlow[tuple[int, str | None]])
     full = left.join_within(right, before="1s", after="1s", how="full", name="c")
+    windows = left.window(tumbling("1s"))
+    assert_type(windows.join(right, name="wa"), KeyedFlow[tuple[int, str]])
+    assert_type(windows.join(right, how="left", name="wb"), KeyedFlow[tuple[int, str | None]])
+    assert_type(windows.join(right, how="full", name="wc"), KeyedFlow[tuple[int | None, str | None]])
     assert_type(full, KeyedFlow[tuple[int | None, str | None]])
     items, numbers = app.table("i/*", decode=json(Basket)), app.table("n/*", decode=int, key=lambda message: message.sequence)
     assert_type(items, Table[bytes | None, Basket])
@@ -281,6 +285,8 @@ def test_joins_have_pairs_and_none_where_a_side_may_be_missing() -> None:
         by_text.join(numbers, on=lambda order: 5, name="m")  # type: ignore
     with pytest.raises(GraphError):
         left.join_within(right, before="1s", after="1s", how="right", name="n")  # type: ignore
+    with pytest.raises(GraphError, match="right is a flow after key_by"):
+        windows.join(app.source("o/*"), name="wd")  # type: ignore
 
 
 def test_what_is_refused_when_it_runs_is_refused_by_type_checkers() -> None:

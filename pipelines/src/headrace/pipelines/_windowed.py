@@ -3,15 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.build import aggregation_of
 from headrace.pipelines.graph.builder import GraphBuilder
+from headrace.pipelines.join_steps import check_right, joined_in_windows
 from headrace.pipelines.steps.aggregation import Aggregation, collect
 from headrace.pipelines.steps.count_windows import CountWindows
-from headrace.pipelines.steps.step import OnError, Step
+from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.time.time import span
 from headrace.pipelines.windows.late import Late, LateValues
 from headrace.pipelines.windows.step import TimeWindows
@@ -19,6 +20,7 @@ from headrace.pipelines.windows.windows import Count, Grid, Session
 
 if TYPE_CHECKING:
     from headrace.pipelines._flow import KeyedFlow
+    from headrace.pipelines.flow_states import States
 
 _lists: Aggregation[Any, Any, Any] = collect()
 
@@ -41,9 +43,8 @@ class Windowed(Generic[T_co, W_co]):
     _windows: Grid | Session | Count
     _delay: int
     _late: Late
-    _lag: int
     _emit_every: int | None
-    _then: "Callable[[Step], KeyedFlow[Any]]"
+    _flow: "States[Any]"
 
     def late_values(self, *, name: str | None = None) -> "KeyedFlow[T_co]":
         """Returns the flow of late values, unchanged: values that arrive after all their windows were closed.
@@ -59,7 +60,7 @@ class Windowed(Generic[T_co, W_co]):
             )
         self._builder.where(name, "late-values", "late_values")
         made = self._builder.name_for(name, "late-values")
-        return self._then(LateValues(made, OnError.FAIL, self._windows, self._delay + self._lag))
+        return self._flow._with(LateValues(made, OnError.FAIL, self._windows, self._delay + self._lag))
 
     @overload
     def aggregate(
@@ -135,8 +136,8 @@ class Windowed(Generic[T_co, W_co]):
             raise GraphError(f"{where}: sessions can merge; the aggregation needs combine")
         name = builder.name_for_states(name, "window", "window")
         if isinstance(windows, Count):
-            return self._then(CountWindows(name, policy, found, windows.values, windows.ttl))
-        return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag, self._emit_every))
+            return self._flow._with(CountWindows(name, policy, found, windows.values, windows.ttl))
+        return self._flow._with(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag, self._emit_every))
 
     def collect(
         self,
@@ -161,6 +162,56 @@ class Windowed(Generic[T_co, W_co]):
         )
         return self.aggregate(_lists, output=function, name=name, on_error=on_error)
 
+    @overload
+    def join(
+        self,
+        right: "KeyedFlow[U]",
+        *,
+        how: Literal["inner"] = "inner",
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[tuple[T_co, U]]": ...
+
+    @overload
+    def join(
+        self, right: "KeyedFlow[U]", *, how: Literal["left"], name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[tuple[T_co, U | None]]": ...
+
+    @overload
+    def join(
+        self, right: "KeyedFlow[U]", *, how: Literal["full"], name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[tuple[T_co | None, U | None]]": ...
+
+    def join(
+        self, right: "KeyedFlow[Any]", *, how: str = "inner", name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[Any]":
+        """Returns each value with each value of another flow that has its key and is in the same tumbling window, as tuples.
+
+        Results are emitted when the window is closed for both flows, in the order of the streams. The event time of a pair is the
+        later one of both. `delay` and `late` of the window hold for both flows; with `Late.FIRE`, late values meet none.
+
+        Args:
+            right: The other flow.
+            how: "inner" drops values that meet none; "left" pairs values of this flow with None, and "full" values of both.
+            name: The step's name, which also identifies its states in the checkpoint.
+            on_error: The policy for values without an event time.
+
+        Raises:
+            GraphError: A parameter is invalid, the windows do not tumble or have early results, `right` belongs to another
+                pipeline, or the step needs a name.
+        """
+        builder, flow = self._builder, self._flow
+        where = builder.where(name, "window-join", "join")
+        if self._emit_every is not None:
+            raise GraphError(f"{where}: emit_every is for windows that are aggregated: a join has no early results")
+        other = check_right(builder, right, type(flow), where)
+        windows, delay, late = self._windows, self._delay, self._late
+        return flow._keyed(joined_in_windows(builder, flow._number, other, windows, delay, late, how, name, on_error))
+
+    @property
+    def _lag(self) -> int:
+        return self._builder.lag(self._flow._number)
+
 
 def windowed(
     builder: GraphBuilder,
@@ -168,8 +219,7 @@ def windowed(
     delay: timedelta | str | None,
     late: Late,
     emit_every: timedelta | str | None,
-    lag: int,
-    then: "Callable[[Step], KeyedFlow[Any]]",
+    flow: "States[Any]",
 ) -> Windowed[Any, Any]:
     """Validates windows, and returns the windowed values.
 
@@ -189,4 +239,4 @@ def windowed(
         raise GraphError(f"{where}: a window that counts values has no early results: remove emit_every, or pass it a ttl")
     allowed = 0 if delay is None else span(delay, f"{where}: delay", least=0)
     every = None if emit_every is None else span(emit_every, f"{where}: emit_every")
-    return Windowed(builder, windows, allowed, late, lag, every, then)
+    return Windowed(builder, windows, allowed, late, every, flow)

@@ -190,6 +190,6 @@ class IntervalJoins(Outputs[T_co]):
             GraphError: A parameter is invalid, `right` belongs to another pipeline, or the step needs a name.
         """
         builder = self._builder
-        other = check_right(builder, right, IntervalJoins, name)
+        other = check_right(builder, right, IntervalJoins, builder.where(name, "join-within", "join_within"))
         number = joined_within(builder, self._number, other, before, after, how, delay, late, name, on_error)
         return self._keyed(number)

@@ -192,7 +192,7 @@ class States(Outputs[T_co]):
             GraphError: `windows`, `delay` or `emit_every` are invalid, or one of the last three is given for windows that count
                 values.
         """
-        return windowed(self._builder, windows, delay, late, emit_every, self._builder.lag(self._number), self._with)
+        return windowed(self._builder, windows, delay, late, emit_every, self)
 
     @overload
     def aggregate(

@@ -9,6 +9,7 @@ from headrace.pipelines._errors import GraphError
 from headrace.pipelines._table import Table
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.joins.as_of import JoinAsOf
+from headrace.pipelines.joins.in_window import JoinInWindow
 from headrace.pipelines.joins.step import Entrance, Join, SameKey, Side
 from headrace.pipelines.joins.waiting import LEFT, RIGHT
 from headrace.pipelines.joins.within import JoinWithin
@@ -16,6 +17,7 @@ from headrace.pipelines.steps.stateless import KeyBy
 from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.time.time import span
 from headrace.pipelines.windows.late import Late
+from headrace.pipelines.windows.windows import Count, Grid, Session
 
 
 def joined_within(
@@ -41,11 +43,7 @@ def joined_within(
     _check_how(where, how, "inner", "left", "full")
     allowed = 0 if delay is None else span(delay, f"{where}: delay", least=0)
     check.member(where, "late", late, Late)
-    if late is Late.FIRE and how == "inner":
-        raise GraphError(
-            f"{where}: late: a late value would make a result alone, which an inner join has not; "
-            "use how='left', how='full' or another policy"
-        )
+    _check_late(where, late, how)
     policy = builder.policy(where, on_error)
     held_left, held_right = (allowed + builder.lag(number) for number in (left, right))
     sides = (
@@ -54,6 +52,41 @@ def joined_within(
     )
     made = builder.name_for_states(name, "join-within", "join_within")
     return _added(builder, left, right, JoinWithin(made, policy, *sides, late, earlier, later))
+
+
+def joined_in_windows(
+    builder: GraphBuilder,
+    left: int,
+    right: int,
+    windows: Grid | Session | Count,
+    delay: int,
+    late: Late,
+    how: str,
+    name: str | None,
+    on_error: OnError | None,
+) -> int:
+    """Adds a join of values in the same window after two keyed steps, and returns its number.
+
+    Raises:
+        GraphError: A parameter is invalid, or the step needs a name.
+    """
+    where = builder.where(name, "window-join", "join")
+    if not isinstance(windows, Grid) or windows.every < windows.size:
+        raise GraphError(
+            f"{where}: a join needs tumbling windows, since a value must be in one only, from its arrival on; use join_within "
+            "for values that are close to each other"
+        )
+    _check_how(where, how, "inner", "left", "full")
+    _check_late(where, late, how)
+    policy = builder.policy(where, on_error)
+    held_left, held_right = (delay + builder.lag(number) for number in (left, right))
+    wait = windows.size + max(held_left, held_right)
+    sides = (
+        Side(held_left, wait, how != "inner", builder.lag(left)),
+        Side(held_right, wait, how == "full", builder.lag(right)),
+    )
+    made = builder.name_for_states(name, "window-join", "join")
+    return _added(builder, left, right, JoinInWindow(made, policy, *sides, late, windows))
 
 
 def joined_as_of(
@@ -92,13 +125,12 @@ def joined_as_of(
     return _added(builder, keyed, table._number, JoinAsOf(made, policy, *sides, Late.PLACE_IN_OLDEST))
 
 
-def check_right(builder: GraphBuilder, right: Any, kind: type[Any], name: str | None) -> int:
+def check_right(builder: GraphBuilder, right: Any, kind: type[Any], where: str) -> int:
     """Returns the number of the step of the right side.
 
     Raises:
         GraphError: It is not a keyed flow of this pipeline.
     """
-    where = builder.where(name, "join-within", "join_within")
     if not isinstance(right, kind):
         raise GraphError(f"{where}: right is a flow after key_by, not {check.excerpt(right)}")
     _check_pipeline(where, "right", builder, right._builder)
@@ -115,6 +147,14 @@ def _check_how(where: str, how: Any, *choices: str) -> None:
     if not isinstance(how, str) or how not in choices:
         names = [repr(choice) for choice in choices]
         raise GraphError(f"{where}: how must be {', '.join(names[:-1])} or {names[-1]}, not {check.excerpt(how)}")
+
+
+def _check_late(where: str, late: Late, how: str) -> None:
+    if late is Late.FIRE and how == "inner":
+        raise GraphError(
+            f"{where}: late: a late value would make a result alone, which an inner join has not; "
+            "use how='left', how='full' or another policy"
+        )
 
 
 def _retention(where: str, as_of: bool, retention: Any) -> int:

@@ -142,12 +142,11 @@ class Join(KeyedStep):
                 step_pass.failed(self, elements, index, no_time())
                 continue
             of = self.right if side else self.left
-            at, is_late = max(time, mark - of.held), time < mark - of.held
+            at, due, is_late = self.placed(of, time, mark)
             late += is_late
             if is_late and (self.late is Late.DROP or (self.late is Late.FIRE and not of.stays)):
                 continue
             is_alone = is_late and self.late is Late.FIRE
-            due = max(time, mark) + of.wait
             self._add(states, key, Entry(due, at, time, stream, sequences[place], side, is_alone, False, value))
             touched.append(key)
         step_pass.touched(self.name, touched)
@@ -169,6 +168,10 @@ class Join(KeyedStep):
                 due.add(key, states[key].next)
         step_pass.touched(self.name, touched)
         return fired_in_turn(fired)
+
+    def placed(self, of: Side, time: int, mark: int) -> tuple[int, int, bool]:
+        """The event time at which a value meets others, the watermark at which its result is due, and whether it is late."""
+        return max(time, mark - of.held), max(time, mark) + of.wait, time < mark - of.held
 
     @abstractmethod
     def partners(self, left: Entry, rights: Sequence[Entry]) -> Sequence[int]:
