@@ -194,7 +194,7 @@ class KeyedStep(Step):
         return None
 
     def fire_by_clock(self, step_pass: StepPass, present: Present, watermark: int) -> Sequence[Elements]:
-        """The results that are due by the clock at the end of a micro-batch, after those of `fire_due`."""
+        """The results that are due by the clock at the end of a micro-batch, after the results of `fire_due`."""
         return ()
 
     def display(self, state: Any) -> Any:

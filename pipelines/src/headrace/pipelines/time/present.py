@@ -7,7 +7,7 @@ class Present(NamedTuple):
     """The clock in a micro-batch, in microseconds since 1970.
 
     Attributes:
-        before: The clock in the micro-batch before; None in the first one that has it.
+        before: The clock in the micro-batch before; None in the first micro-batch.
         now: The clock in this one, not before that.
     """
 
