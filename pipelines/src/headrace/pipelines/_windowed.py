@@ -12,7 +12,7 @@ from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.join_steps import check_right, joined_in_windows
 from headrace.pipelines.steps.aggregation import Aggregation, collect
 from headrace.pipelines.steps.count_windows import CountWindows
-from headrace.pipelines.steps.step import OnError
+from headrace.pipelines.steps.step import OnError, Step
 from headrace.pipelines.time.time import span
 from headrace.pipelines.windows.late import Late, LateValues
 from headrace.pipelines.windows.step import TimeWindows
@@ -20,7 +20,7 @@ from headrace.pipelines.windows.windows import Count, Grid, Session
 
 if TYPE_CHECKING:
     from headrace.pipelines._flow import KeyedFlow
-    from headrace.pipelines.flow_states import States
+    from headrace.pipelines.flow_outputs import Outputs
 
 _lists: Aggregation[Any, Any, Any] = collect()
 
@@ -44,7 +44,7 @@ class Windowed(Generic[T_co, W_co]):
     _delay: int
     _late: Late
     _emit_every: int | None
-    _flow: "States[Any]"
+    _flow: "Outputs[Any]"
 
     def late_values(self, *, name: str | None = None) -> "KeyedFlow[T_co]":
         """Returns the flow of late values, unchanged: values that arrive after all their windows were closed.
@@ -60,7 +60,7 @@ class Windowed(Generic[T_co, W_co]):
             )
         self._builder.where(name, "late-values", "late_values")
         made = self._builder.name_for(name, "late-values")
-        return self._flow._with(LateValues(made, OnError.FAIL, self._windows, self._delay + self._lag))
+        return self._then(LateValues(made, OnError.FAIL, self._windows, self._delay + self._lag))
 
     @overload
     def aggregate(
@@ -136,8 +136,8 @@ class Windowed(Generic[T_co, W_co]):
             raise GraphError(f"{where}: sessions can merge; the aggregation needs combine")
         name = builder.name_for_states(name, "window", "window")
         if isinstance(windows, Count):
-            return self._flow._with(CountWindows(name, policy, found, windows.values, windows.ttl))
-        return self._flow._with(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag, self._emit_every))
+            return self._then(CountWindows(name, policy, found, windows.values, windows.ttl))
+        return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag, self._emit_every))
 
     def collect(
         self,
@@ -208,6 +208,9 @@ class Windowed(Generic[T_co, W_co]):
         windows, delay, late = self._windows, self._delay, self._late
         return flow._keyed(joined_in_windows(builder, flow._number, other, windows, delay, late, how, name, on_error))
 
+    def _then(self, step: Step) -> "KeyedFlow[Any]":
+        return self._flow._keyed(self._builder.add(step, self._flow._number))
+
     @property
     def _lag(self) -> int:
         return self._builder.lag(self._flow._number)
@@ -219,7 +222,7 @@ def windowed(
     delay: timedelta | str | None,
     late: Late,
     emit_every: timedelta | str | None,
-    flow: "States[Any]",
+    flow: "Outputs[Any]",
 ) -> Windowed[Any, Any]:
     """Validates windows, and returns the windowed values.
 
