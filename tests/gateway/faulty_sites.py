@@ -269,6 +269,11 @@ def without_log(status: pb.GetStatusResponse) -> None:
     process.log_fault, process.log_fault_age_ms = "run/app0.log: No space left on device", LASTS_MS
 
 
+def without_valid_file(status: pb.GetStatusResponse) -> None:
+    """A deployment whose file has become invalid."""
+    status.deployments.add(deployment="bad.toml", file_fault="line 3: no such connector", file_fault_age_ms=LASTS_MS)
+
+
 def unmatched(pattern: str) -> Callable[[pb.GetStatusResponse], None]:
     """A query has no stream to read for a pattern."""
     one = pb.UnmatchedPattern(pattern=pattern, age_ms=LASTS_MS)
@@ -284,6 +289,7 @@ FAULTS = (
     Fault("gateway_restarted", of_gateway(draining=True), "gateway", Kind.STOPPING, "start it again", False),
     Fault("clock_set", of_gateway(clock_jump_ms=9_000), "gateway", Kind.CLOCK_JUMPED, "time service", False),
     Fault("configuration_invalid", own(Kind.CONFIGURATION_INVALID), "file f", Kind.CONFIGURATION_INVALID, "correct", False),
+    Fault("deployment_invalid", without_valid_file, "deployment bad.toml", Kind.CONFIGURATION_INVALID, "correct the file", False),
     Fault("certificate_invalid", own(Kind.CERTIFICATE_INVALID), "file f", Kind.CERTIFICATE_INVALID, "correct", False),
     Fault("certificate_expires", own(Kind.CERTIFICATE_EXPIRES), "file f", Kind.CERTIFICATE_EXPIRES, "replace", False),
     Fault("gateway_fails", own(Kind.GATEWAY_FAILS), "file f", Kind.GATEWAY_FAILS, "correct", False),

@@ -102,6 +102,8 @@ describe("connectors of deployments", () => {
     restarting: [],
     replaying: [] as string[],
     processes: [],
+    file_fault: null,
+    file_fault_age_ms: null,
   });
 
   it("are found by the instance of their session", () => {

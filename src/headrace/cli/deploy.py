@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,6 +127,11 @@ def _supervise(
         again = load_deployment(deployment.path)
         return plan(again, read_graphs(again, is_stopped))
 
+    def check() -> Sequence[Path]:
+        from headrace.deploy import load_deployment
+
+        return load_deployment(deployment.path).files
+
     with contextlib.ExitStack() as stack:
         stack.callback(disk.close)
         show: Callable[[Status], None]
@@ -140,7 +145,7 @@ def _supervise(
             show = stack.enter_context(LiveView(console()))
         else:
             show = LinesView(tell, stamps=not planned.logs_json)
-        return Supervisor(planned, connect, show, replan, reach, signals).run(tell)
+        return Supervisor(planned, connect, show, replan, reach, signals, check).run(tell)
 
 
 def _refuse_options(path: Path) -> None:

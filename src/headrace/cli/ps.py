@@ -92,7 +92,16 @@ def _by_gateway(connection: Connection, only: str) -> list[dict[str, Any]]:
         near = nearest(only, [one["deployment"] for one in known])
         raise Failure(f"no deployment {only} is registered at {connection.gateway}; registered: {names}{near}", EXIT_INVALID)
     listed = [one for one in known if only in ("", one["deployment"])]
-    return [{"deployment": one["deployment"], "processes": one["processes"], "gateway_fault": None} for one in listed]
+    return [
+        {
+            "deployment": one["deployment"],
+            "processes": one["processes"],
+            "gateway_fault": None,
+            "file_fault": one["file_fault"],
+            "file_fault_age_ms": one["file_fault_age_ms"],
+        }
+        for one in listed
+    ]
 
 
 def _log_here(deployment: Path, process: str, lines: int) -> dict[str, Any]:
@@ -146,6 +155,9 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
         console().print(table)
         if deployment["gateway_fault"]:
             print_text(deployment["gateway_fault"])
+        if deployment["file_fault"]:
+            lasts = duration_text(deployment["file_fault_age_ms"])
+            print_text(f"its file is invalid for {lasts}, and what was valid before stays in effect: {deployment['file_fault']}")
         for one in deployment["processes"]:
             if one["pipelines"] and one["pipelines"] != [one["name"]]:
                 print_text(f"{one['name']}: runs {', '.join(one['pipelines'])}")

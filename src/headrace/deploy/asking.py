@@ -64,7 +64,9 @@ def ask_processes(folder: Path, timeout_s: float) -> list[dict[str, Any]]:
 
 
 def ask_deployment(folder: Path, timeout_s: float) -> dict[str, Any]:
-    """Returns `processes` of a deployment, and `gateway_fault`: why it is not registered at its gateway, or None.
+    """Returns `processes` of a deployment, why it is not registered at its gateway, and why its file is invalid, or None.
+
+    The keys are `processes`, `gateway_fault`, `file_fault` and `file_fault_age_ms`.
 
     Args:
         folder: The folder of the deployment.
@@ -79,7 +81,8 @@ def ask_deployment(folder: Path, timeout_s: float) -> dict[str, Any]:
         result = _ask(folder, {"command": "processes", "from": len(found)}, timeout_s)["result"]
         found += result["processes"]
         if not result["processes"] or len(found) >= result["processes_in_all"]:
-            return {"processes": found, "gateway_fault": result["gateway_fault"]}
+            others = {key: result[key] for key in ("gateway_fault", "file_fault", "file_fault_age_ms")}
+            return {"processes": found, **others}
 
 
 def _ask(folder: Path, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:

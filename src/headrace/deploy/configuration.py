@@ -1,7 +1,7 @@
 """Reads a deployment file: a gateway, connectors, applications and Spark programs."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -170,6 +170,11 @@ class Deployment:
     named: frozenset[str] = frozenset()
     read_by: Mapping[str, frozenset[str]] = field(default_factory=dict)
     logs: Literal["files", "stderr"] = "files"
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The files that were read: its own, the one of variables and the gateway's."""
+        return [path for path in (self.path, self.env_file, self.gateway.config) if path is not None]
 
     @property
     def logs_json(self) -> bool:

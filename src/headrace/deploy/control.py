@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from headrace.deploy.file_watch import FileFault
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.process import SupervisedProcess
 from headrace.log_writer import close
@@ -84,6 +85,8 @@ class ControlSocket:
         """The processes of the deployment, as commands see them."""
         self.gateway_fault: str | None = None
         """Why the deployment is not registered at its gateway."""
+        self.file_fault: FileFault | None = None
+        """Why the deployment's file is invalid."""
         self._folder = folder
         self._path = folder / SOCKET_FILE
         self._tell = tell
@@ -134,7 +137,7 @@ class ControlSocket:
                 listed = self.processes[request.first : request.first + PROCESSES_IN_ANSWER]
                 fault = self.gateway_fault and self.gateway_fault[:MAX_FAULT]
                 result = {"processes": listed, "processes_in_all": len(self.processes), "gateway_fault": fault}
-                _answer(request.connection, {"ok": True, "result": result})
+                _answer(request.connection, {"ok": True, "result": result | _of_file(self.file_fault)})
         self._requests += made
         if time.monotonic() - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = time.monotonic()
@@ -251,6 +254,13 @@ def _parsed(caller: _Caller) -> Request | _Question | None:
         _answer(caller.connection, refusal(f"the request must be a line like {shape}", invalid=True))
         return None
     return Request(name, _who(caller.connection), caller.connection)
+
+
+def _of_file(fault: FileFault | None) -> dict[str, Any]:
+    """Returns why the file is invalid, with the keys of the gateway's status."""
+    if fault is None:
+        return {"file_fault": None, "file_fault_age_ms": None}
+    return {"file_fault": fault.cause, "file_fault_age_ms": round((time.monotonic() - fault.since) * 1000)}
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int, int]:

@@ -20,6 +20,7 @@ from headrace.contract.names import SUPERVISOR
 from headrace.deploy.backoff import FIRST_WAIT_S, MAX_WAIT_S
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.control import refusal
+from headrace.deploy.file_watch import FileFault
 from headrace.deploy.gateway import REFUSED_FOR_S, Metadata
 from headrace.deploy.link_call import MAX_REQUESTS, Call, LinkRequest, Reach, Reached
 from headrace.deploy.link_messages import connectors_message, outcome_message, pids, processes_message
@@ -70,12 +71,14 @@ class GatewayLink:
         self._reached: Reached | None = None
         self._connectors: Mapping[str, Listed] = {}
         self._reports: Sequence[ProcessReport] = ()
-        self._reported: Sequence[ProcessReport] = ()
+        self._reported: tuple[list[ProcessReport], FileFault | None] = [], None
         self._reported_at = float("-inf")
         self._call: Call | None = None
         self._restarts: queue.Queue[LinkRequest] = queue.Queue(MAX_REQUESTS)
         self._replays: queue.Queue[LinkRequest] = queue.Queue(MAX_REQUESTS)
         self._news: queue.Queue[str] = queue.Queue(MAX_REQUESTS)
+        self.file_fault: FileFault | None = None
+        """Why the deployment's file is invalid, for the next report."""
         self._last_line: str | None = None
         self._comfort = Comfort(tell)
         self._disk = PatientDisk()
@@ -145,10 +148,11 @@ class GatewayLink:
         """
         with self._lock:
             self._reports, call = reports, self._call
-        changed = [one.without_memory() for one in reports] != [one.without_memory() for one in self._reported]
+        told = [one.without_memory() for one in reports], self.file_fault
+        changed = told != self._reported
         if call is not None and now - self._reported_at >= (LEAST_BETWEEN_REPORTS_S if changed else REPORT_EVERY_S):
-            call.send(pb.SuperviseRequest(processes=processes_message(reports)))
-            self._reported, self._reported_at = reports, now
+            call.send(pb.SuperviseRequest(processes=processes_message(reports, self.file_fault)))
+            self._reported, self._reported_at = told, now
 
     def requests(self) -> list[LinkRequest]:
         """Returns the restarts that were requested since the last call."""
@@ -215,7 +219,7 @@ class GatewayLink:
             if self._closed.is_set():
                 return grpc.StatusCode.CANCELLED, ""
             listed = connectors_message(self._connectors)
-            processes = processes_message(self._reports)
+            processes = processes_message(self._reports, self.file_fault)
             hello = pb.SuperviseHello(deployment=self._deployment, run=self._run, connectors=listed, processes=processes)
             call = Call(hello, self._connectors)
             stub = AdminServiceStub(reached.channel)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.deploy.file_watch import FileFault
 from headrace.deploy.plan import Listed
 from headrace.deploy.reports import ProcessReport
 from headrace.protocol.v1 import admin_pb2 as pb
@@ -12,10 +13,13 @@ MAX_FAILURE = 300
 """How much of a connector's failure is sent: the gateway shows no more."""
 
 
-def processes_message(reports: Sequence[ProcessReport]) -> pb.SupervisedProcesses:
-    """Returns processes as they are now."""
+def processes_message(reports: Sequence[ProcessReport], file: FileFault | None = None) -> pb.SupervisedProcesses:
+    """Returns processes as they are now, and why the deployment's file is invalid; None if it is valid."""
     now = time.monotonic()
-    return pb.SupervisedProcesses(processes=[one.message(now) for one in reports])
+    message = pb.SupervisedProcesses(processes=[one.message(now) for one in reports])
+    if file is not None:
+        message.file_fault, message.file_fault_age_ms = file.cause, round((now - file.since) * 1000)
+    return message
 
 
 def pids(connected: pb.ConnectedProcesses) -> Mapping[str, int]:

@@ -10,7 +10,7 @@ from headrace.deploy.signals import IsStopped
 Replan = Callable[[IsStopped], Plan]
 """Reads the file of a deployment, and imports its applications, until it is stopped."""
 
-_ENDS_WITHIN_S = 20.0
+ENDS_WITHIN_S = 20.0
 """How long the end of a reading is waited for. A disk that hangs may keep it longer."""
 
 
@@ -57,7 +57,7 @@ class Reload:
         """Stops what is being read, and waits until it has ended with all processes that it has started."""
         self.stop()
         if self._reading is not None and self._thread is not None:
-            self._thread.join(_ENDS_WITHIN_S)
+            self._thread.join(ENDS_WITHIN_S)
 
     def _begin(self) -> None:
         self._stopped = threading.Event()

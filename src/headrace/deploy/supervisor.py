@@ -12,6 +12,7 @@ from headrace.contract.errors import HeadraceError
 from headrace.deploy.comfort import Comfort, regardless
 from headrace.deploy.control import ControlSocket
 from headrace.deploy.errors import CannotRun, Stopped
+from headrace.deploy.file_watch import Check, FileWatch
 from headrace.deploy.link import GatewayLink
 from headrace.deploy.link_call import Reach
 from headrace.deploy.lock import exclusive_run
@@ -65,6 +66,7 @@ class Supervisor:
         replan: Replan | None = None,
         reach: Reach | None = None,
         signals: Signals | None = None,
+        check: Check | None = None,
     ) -> None:
         """Starts nothing yet.
 
@@ -76,8 +78,10 @@ class Supervisor:
                 None for a deployment that never changes.
             reach: Returns how to call the gateway at an address, to register there; None for a deployment that does not register.
             signals: The signals that arrived before; None for none.
+            check: Reads the deployment's file, as `replan` does, without the imports; None if nobody is to look after it.
         """
         self._reload = None if replan is None else Reload(replan)
+        self._watch = None if replan is None or check is None else FileWatch(plan.name, check, replan)
         self._reach = reach
         self._plan = plan
         self._connect = connect
@@ -129,6 +133,7 @@ class Supervisor:
                 listed = reports.look(processes.all, processes.log_faults, now)
                 control.processes = [one.document(now) for one in listed]
                 control.gateway_fault = link.fault
+                control.file_fault = link.file_fault = None if self._watch is None else self._watch.fault
                 link.report(listed, now)
 
             self._report = lambda: self._comfort.do("report the processes", report, None)
@@ -152,11 +157,17 @@ class Supervisor:
                 processes.close()
                 if self._reload is not None:
                     self._reload.close()
+                if self._watch is not None:
+                    self._watch.close()
         return ending
 
     def _look_at_file(self, processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
         """Has the file read again if that is requested, and applies what was read."""
         hung_up = self._signals.take_hangup()
+        if self._watch is not None:
+            said: list[str] = self._comfort.do("look after the file", self._watch.look, [])
+            for line in said:
+                tell(line)
         if self._reload is None:
             return
         if hung_up:
@@ -166,6 +177,8 @@ class Supervisor:
 
     def _apply(self, reading: Future[Plan], processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
         """Applies changes of the file, or says why not; the previous plan then stays in effect."""
+        if self._watch is not None:
+            self._watch.reloaded(reading.exception())
         try:
             changes = processes.apply(reading.result())
         except HeadraceError as error:

@@ -14,6 +14,9 @@ const WAITS_MS = 20_000;
 /** A process, or the supervisor of a deployment, of which only its log and the time since it registered are known. */
 interface Row extends Omit<Process, "kind" | "restarts">, Heard {
   deployment: string;
+  /** Of a supervisor: why the file of its deployment is invalid. */
+  file_fault?: string | null;
+  file_fault_age_ms?: number | null;
   kind: Process["kind"] | typeof SUPERVISOR;
   restarts: number | null;
 }
@@ -54,8 +57,10 @@ export function Processes({ status, mayControl }: { status: Status; mayControl: 
   );
 }
 
-function supervisorOf({ deployment, age_ms, heard_at = 0 }: Deployment): Row {
+function supervisorOf({ deployment, age_ms, file_fault, file_fault_age_ms, heard_at = 0 }: Deployment): Row {
   return {
+    file_fault,
+    file_fault_age_ms,
     name: SUPERVISOR,
     deployment,
     kind: SUPERVISOR,
@@ -149,6 +154,17 @@ function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
       {row.reason && (
         <p className="cause">
           <End row={row} />
+        </p>
+      )}
+      {row.file_fault && row.file_fault_age_ms != null && (
+        <p className="cause">
+          The file of the deployment is invalid for <Age ms={row.file_fault_age_ms} row={row} />, and what was valid
+          before stays in effect: {row.file_fault}
+        </p>
+      )}
+      {row.log_fault && row.log_fault_age_ms !== null && (
+        <p className="cause">
+          Its log cannot be written for <Age ms={row.log_fault_age_ms} row={row} />: {row.log_fault}
         </p>
       )}
       <dl>

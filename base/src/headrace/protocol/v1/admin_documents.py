@@ -264,6 +264,8 @@ class DeploymentDocument(TypedDict):
     restarting: list[str]
     replaying: list[str]
     processes: list[ProcessDocument]
+    file_fault: str | None
+    file_fault_age_ms: int | None
 
 
 class SdkDocument(TypedDict):

@@ -503,6 +503,14 @@ class SupervisedProcesses(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PROCESSES_FIELD_NUMBER: _builtins.int
+    FILE_FAULT_FIELD_NUMBER: _builtins.int
+    FILE_FAULT_AGE_MS_FIELD_NUMBER: _builtins.int
+    file_fault: _builtins.str
+    """Why the deployment's file, or one that it names, is invalid as it is on the disk now; empty if it is valid. The gateway shows
+    the first 500 characters.
+    """
+    file_fault_age_ms: _builtins.int
+    """For how long it has been invalid, in milliseconds, when this is sent; absent if it is valid."""
     @_builtins.property
     def processes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProcessState]:
         """At most 1,200, and 2,400 of all deployments, each with another name."""
@@ -511,12 +519,16 @@ class SupervisedProcesses(_message.Message):
         self,
         *,
         processes: _abc.Iterable[Global___ProcessState] | None = ...,
+        file_fault: _builtins.str = ...,
+        file_fault_age_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_file_fault_age_ms", b"_file_fault_age_ms", "file_fault_age_ms", b"file_fault_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["processes", b"processes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_file_fault_age_ms", b"_file_fault_age_ms", "file_fault", b"file_fault", "file_fault_age_ms", b"file_fault_age_ms", "processes", b"processes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__file_fault_age_ms: _TypeAlias = _typing.Literal["file_fault_age_ms"]  # noqa: Y015
+    _WhichOneofArgType__file_fault_age_ms: _TypeAlias = _typing.Literal["_file_fault_age_ms", b"_file_fault_age_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__file_fault_age_ms) -> _WhichOneofReturnType__file_fault_age_ms | None: ...
 
 Global___SupervisedProcesses: _TypeAlias = SupervisedProcesses  # noqa: Y015
 
@@ -1331,6 +1343,8 @@ class DeploymentStatus(_message.Message):
     RESTARTING_FIELD_NUMBER: _builtins.int
     REPLAYING_FIELD_NUMBER: _builtins.int
     PROCESSES_FIELD_NUMBER: _builtins.int
+    FILE_FAULT_FIELD_NUMBER: _builtins.int
+    FILE_FAULT_AGE_MS_FIELD_NUMBER: _builtins.int
     deployment: _builtins.str
     """Its name."""
     run: _builtins.str
@@ -1339,6 +1353,12 @@ class DeploymentStatus(_message.Message):
     """The address that the supervisor connects from."""
     age_ms: _builtins.int
     """How long it has been registered, in milliseconds."""
+    file_fault: _builtins.str
+    """Why its file, or one that it names, is invalid as it is on the disk now, while what was valid before stays in effect; empty if
+    it is valid.
+    """
+    file_fault_age_ms: _builtins.int
+    """For how long it has been invalid, in milliseconds; absent if it is valid."""
     @_builtins.property
     def connectors(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupervisedConnector]:
         """The connectors that it runs, by name."""
@@ -1366,12 +1386,16 @@ class DeploymentStatus(_message.Message):
         restarting: _abc.Iterable[_builtins.str] | None = ...,
         replaying: _abc.Iterable[_builtins.str] | None = ...,
         processes: _abc.Iterable[Global___ProcessState] | None = ...,
+        file_fault: _builtins.str = ...,
+        file_fault_age_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_file_fault_age_ms", b"_file_fault_age_ms", "file_fault_age_ms", b"file_fault_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connectors", b"connectors", "deployment", b"deployment", "peer", b"peer", "processes", b"processes", "replaying", b"replaying", "restarting", b"restarting", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_file_fault_age_ms", b"_file_fault_age_ms", "age_ms", b"age_ms", "connectors", b"connectors", "deployment", b"deployment", "file_fault", b"file_fault", "file_fault_age_ms", b"file_fault_age_ms", "peer", b"peer", "processes", b"processes", "replaying", b"replaying", "restarting", b"restarting", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__file_fault_age_ms: _TypeAlias = _typing.Literal["file_fault_age_ms"]  # noqa: Y015
+    _WhichOneofArgType__file_fault_age_ms: _TypeAlias = _typing.Literal["_file_fault_age_ms", b"_file_fault_age_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__file_fault_age_ms) -> _WhichOneofReturnType__file_fault_age_ms | None: ...
 
 Global___DeploymentStatus: _TypeAlias = DeploymentStatus  # noqa: Y015
 

@@ -22,6 +22,7 @@ from headrace.gateway.core.base.errors import (
 from headrace.gateway.core.control.connected import look_for_connected, sessions_of
 from headrace.gateway.core.control.control import listed
 from headrace.gateway.core.state import (
+    MAX_AGE_MS,
     MAX_PROCESSES_IN_ALL,
     Deployment,
     EventKind,
@@ -83,6 +84,7 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
         older.end(Superseded(f"deployment {name}: run {hello.run} has registered in place of run {older.run}"))
     gateway.deployments.lost.pop(name, None)
     deployment = known[name] = Deployment(name, hello.run, peer, identity, connectors, processes)
+    _note_file(deployment, hello.processes)
     look_for_connected(gateway, deployment, sessions_of(gateway))
     gateway.event_log.add(EventKind.ATTACHED, f"deployment {name}", f"run {hello.run} from {peer}")
     log.info("deployment registered", extra={"deployment": name, "run": hello.run, "by": identity.name, "peer": peer})
@@ -118,8 +120,15 @@ def replace_processes(gateway: Gateway, deployment: Deployment, processes: pb.Su
             text = f"by its supervisor, {often} by now{reason}"
             gateway.event_log.add(EventKind.RESTARTED, f"process {name} of {deployment.name}", text)
     deployment.processes = replaced
+    _note_file(deployment, processes)
     look_for_connected(gateway, deployment, sessions_of(gateway))
     deployment.heard()
+
+
+def _note_file(deployment: Deployment, reported: pb.SupervisedProcesses) -> None:
+    """Notes whether the deployment's file is invalid, and why."""
+    deployment.file_fault = line_of(reported.file_fault, _MAX_ERROR)
+    deployment.file_fault_since = clock.monotonic() - min(reported.file_fault_age_ms, MAX_AGE_MS) / 1000
 
 
 def _check_processes_in_all(gateway: Gateway, processes: Processes | None, name: str) -> None:

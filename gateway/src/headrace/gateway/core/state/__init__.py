@@ -5,6 +5,7 @@ from headrace.gateway.core.state.event_log import EventKind, EventLog
 from headrace.gateway.core.state.gateway import Gateway
 from headrace.gateway.core.state.process_states import (
     LOG_LINES,
+    MAX_AGE_MS,
     MAX_LOG_LINES,
     MAX_NAMES,
     MAX_PROCESSES,
@@ -19,6 +20,7 @@ from headrace.gateway.core.state.tracing import Sending
 
 __all__ = [
     "LOG_LINES",
+    "MAX_AGE_MS",
     "MAX_LOG_LINES",
     "MAX_NAMES",
     "MAX_PROCESSES",

@@ -105,6 +105,8 @@ class Deployment:
         identity: Who has registered it.
         connectors: Its connectors, by name.
         processes: Its processes, by name; None if its supervisor does not report them.
+        file_fault: Why its file is invalid; empty if it is valid.
+        file_fault_since: Since when, on the monotonic clock.
         connected: The process ids of its connected processes, by name.
         since: When it was registered, on the monotonic clock.
         reports: The reports of its supervisor about its processes; None if there was none since the hello.
@@ -121,6 +123,8 @@ class Deployment:
     identity: Identity
     connectors: dict[str, Supervised]
     processes: Processes | None = None
+    file_fault: str = ""
+    file_fault_since: float = 0.0
     connected: dict[str, int] = field(default_factory=dict)
     since: float = field(default_factory=clock.monotonic)
     reports: Driver | None = None

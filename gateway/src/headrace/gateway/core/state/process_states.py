@@ -26,7 +26,7 @@ _MAX_VERSION = 100
 _MAX_LINE = 2_000
 _MAX_PATH = 500
 _MAX_LOG_BYTES = 256 << 10
-_MAX_AGE_MS = 2**53
+MAX_AGE_MS = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +90,17 @@ def _checked(one: pb.ProcessState) -> pb.ProcessState:
         pipelines=one.pipelines,
         reads=[check_pattern(pattern) for pattern in one.reads],
         state=one.state,
-        state_age_ms=min(one.state_age_ms, _MAX_AGE_MS),
+        state_age_ms=min(one.state_age_ms, MAX_AGE_MS),
         restarts=one.restarts,
         reason=line_of(one.reason, _MAX_REASON),
         version=line_of(one.version, _MAX_VERSION),
         memory_bytes=one.memory_bytes if one.HasField("memory_bytes") else None,
         pid=one.pid if one.HasField("pid") else None,
-        next_start_ms=min(one.next_start_ms, _MAX_AGE_MS) if one.HasField("next_start_ms") else None,
-        reason_age_ms=min(one.reason_age_ms, _MAX_AGE_MS) if one.HasField("reason_age_ms") else None,
+        next_start_ms=min(one.next_start_ms, MAX_AGE_MS) if one.HasField("next_start_ms") else None,
+        reason_age_ms=min(one.reason_age_ms, MAX_AGE_MS) if one.HasField("reason_age_ms") else None,
         log_fault=line_of(one.log_fault, _MAX_REASON),
         last_warning=line_of(one.last_warning, _MAX_REASON),
-        log_fault_age_ms=min(one.log_fault_age_ms, _MAX_AGE_MS) if one.HasField("log_fault_age_ms") else None,
+        log_fault_age_ms=min(one.log_fault_age_ms, MAX_AGE_MS) if one.HasField("log_fault_age_ms") else None,
     )
 
 

@@ -124,6 +124,8 @@ def _deployment(deployment: Deployment) -> pb.DeploymentStatus:
         restarting=sorted(order.connector for order in deployment.orders.values() if order.action == "restart"),
         replaying=sorted(order.connector for order in deployment.orders.values() if order.replay is not None),
         processes=[process.now() for _, process in sorted((deployment.processes or {}).items())],
+        file_fault=deployment.file_fault,
+        file_fault_age_ms=ms_since(deployment.file_fault_since) if deployment.file_fault else None,
     )
 
 

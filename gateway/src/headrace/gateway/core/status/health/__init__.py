@@ -4,7 +4,7 @@
 - Every connector is connected and works, also in deployments: `of_connectors`.
 - Every stream that has messages left and credit sends, and somebody reads it: `of_streams`.
 - Every sink that a query writes to is served, and answers: `of_sinks`.
-- Every log of a deployment can be written: `of_logs`.
+- Every file of a deployment is valid, and every log of it can be written: `of_files` and `of_logs`.
 - Every attached pipeline commits, and its driver alone writes its checkpoint: `of_pipelines`.
 
 A part may be degraded because of another one: a query waits because its sink is away, and the sink's connector has reported why.
@@ -12,7 +12,7 @@ Its problem then has the cause of the part where it began, the root.
 """
 
 from headrace.gateway.core.status.health.of_connectors import of_connectors
-from headrace.gateway.core.status.health.of_deployments import of_logs
+from headrace.gateway.core.status.health.of_deployments import of_files, of_logs
 from headrace.gateway.core.status.health.of_gateway import of_gateway, of_nothing_connected
 from headrace.gateway.core.status.health.of_pipelines import of_pipeline
 from headrace.gateway.core.status.health.of_sinks import of_sink
@@ -45,6 +45,7 @@ def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: i
     for stream in status.streams:
         if stream.state == pb.STREAM_STATE_PARKED:
             site.add(of_parked_stream(site, stream))
+    site.add(of_files(status))
     site.add(of_logs(status))
     if not any(problem.is_fault for problem in site.found.values()):
         site.add(of_nothing_connected(status))

@@ -1,4 +1,4 @@
-"""What supervisors report of their deployments: connectors without a session, and logs that cannot be written."""
+"""What supervisors report of their deployments: connectors without a session, invalid files, logs that cannot be written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -105,6 +105,18 @@ def _starts(process: pb.ProcessState | None) -> bool:
     """Returns whether a supervisor is starting a process that has not failed, also one that it has just stopped for that."""
     states = (pb.PROCESS_STATE_KIND_STARTS, pb.PROCESS_STATE_KIND_WAITS)
     return process is not None and process.state in states and not process.reason and process.state_age_ms < CONNECTS_WITHIN_MS
+
+
+def of_files(status: pb.GetStatusResponse) -> Iterator[Problem]:
+    """Yields the deployments whose file, or one that it names, is invalid."""
+    for deployment in status.deployments:
+        if deployment.file_fault:
+            part, age_ms = f"deployment {deployment.deployment}", deployment.file_fault_age_ms
+            remedy = (
+                "correct the file, or what it names; until then, what was valid before stays in effect, and a restart of the "
+                "deployment would fail"
+            )
+            yield Problem(part, Kind.CONFIGURATION_INVALID, deployment.file_fault, age_ms, remedy)
 
 
 def of_logs(status: pb.GetStatusResponse) -> Iterator[Problem]:
