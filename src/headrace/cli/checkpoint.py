@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.spark_options import SparkOptions, spark_options
-from headrace.cli.stored import named_checkpoint, spark_unless_local
+from headrace.cli.stored import checkpoint_option, named_checkpoint, spark_unless_local, target_argument
 from headrace.terminal import Failure, ProgramGroup, bytes_text, json_option, print_result, print_text
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ def checkpoint() -> None:
 
 
 @checkpoint.command()
-@click.argument("target", metavar="CHECKPOINT|APP.PY[:NAME]")
-@click.option("--checkpoint", "folder", metavar="DIR", help="With APP.PY: its checkpoint.  [default: checkpoints/<name>]")
+@target_argument
+@checkpoint_option
 @click.option("--into", metavar="DIR", required=True, help="The folder of the backup; it must not exist.")
 @_JSON
 @spark_options
-def backup(target: str, folder: str | None, into: str, as_json: bool, on: SparkOptions) -> None:
+def backup(target: str, checkpoint: str | None, into: str, as_json: bool, on: SparkOptions) -> None:
     """Copy a checkpoint, whose query may run, as of its last committed micro-batch, with its states.
 
     What belongs to an unfinished micro-batch stays out. On disks of this machine, this needs no Java; for any other file system
@@ -50,7 +50,7 @@ def backup(target: str, folder: str | None, into: str, as_json: bool, on: SparkO
     """
     from headrace.engine import back_up_checkpoint
 
-    place = named_checkpoint(target, folder)
+    place = named_checkpoint(target, checkpoint)
     with _reported(), spark_unless_local("checkpoint", on, place, into) as spark:
         made = back_up_checkpoint(place, into, spark)
     size = f"{len(made.files):,} files, {bytes_text(made.bytes)}"

@@ -12,7 +12,7 @@ import click
 
 from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, spark_options
-from headrace.cli.stored import checkpoint_of, spark_session, spark_unless_local
+from headrace.cli.stored import both_shared_option, checkpoint_of, spark_session, spark_unless_local
 from headrace.contract.names import nearest
 from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_json, print_line, print_result
 
@@ -126,7 +126,7 @@ def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions)
 @_APP
 @_CHECKPOINT
 @click.option("--into", metavar="DIR", required=True, help="The new checkpoint; it must not exist.")
-@click.option("--shared-checkpoint", is_flag=True, help="Both are on a file system that all cluster nodes mount.")
+@both_shared_option
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", required=True, help="Number of buckets of keys.")
 @json_option()
 @spark_options

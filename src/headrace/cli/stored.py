@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, require_java
 from headrace.terminal import EXIT_INVALID, Failure
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
 
 _OTHER_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 """Variables of the environment that name settings, perhaps also a default file system."""
+
+
+target_argument = click.argument("target", metavar="CHECKPOINT|APP.PY[:NAME]")
+checkpoint_option = click.option(
+    "--checkpoint", metavar="DIR", help="With APP.PY: its checkpoint.  [default: checkpoints/<name>]"
+)
+both_shared_option = click.option(
+    "--shared-checkpoint", is_flag=True, help="Both are on a file system that all cluster nodes mount."
+)
 
 
 def checkpoint_of(pipeline: str, checkpoint: str | None) -> str:

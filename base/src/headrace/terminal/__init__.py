@@ -21,7 +21,7 @@ from headrace.terminal.output import (
     print_line,
     print_text,
 )
-from headrace.terminal.program import ProgramCommand, ProgramGroup, as_typed, run_program, setting_option
+from headrace.terminal.program import TIME, ProgramCommand, ProgramGroup, as_typed, run_program, setting_option
 from headrace.terminal.results import JsonOption, command_name, failures_as_json, json_option, note_words, print_result
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "EXIT_ENVIRONMENT",
     "EXIT_FAILED",
     "EXIT_INVALID",
+    "TIME",
     "Connection",
     "Failure",
     "JsonOption",

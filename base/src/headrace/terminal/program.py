@@ -121,6 +121,10 @@ def run_program(command: click.Command, name: str) -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+TIME = click.DateTime(("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d"))
+"""A time on the command line, in UTC unless it names a zone."""
+
+
 def setting_option(setting: Setting, *short: str, **attributes: Any) -> Callable[[_Decorated], _Decorated]:
     """Returns what adds a setting to a command as an option: by its form, and with further attributes of click's option."""
     match setting.form:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.connectors_cli.run import format_option, run_connector
+from headrace.connectors_cli.run import format_option, run_connector, verbose_option
 from headrace.terminal import (
     Connection,
     Failure,
@@ -69,7 +69,7 @@ def list_files(path: Path, limit: int, as_json: bool) -> None:
 @_path
 @click.option("--source", metavar="NAME", required=True, help="Streams are named NAME/<file name>.")
 @click.option("--sink", metavar="NAME", help="Only what this sink, or this step (application/step), refused.")
-@click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
+@verbose_option
 @format_option
 @own_connection_options
 def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_format: str, connection: Connection) -> None:

@@ -9,7 +9,7 @@ import click
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import configuration
 from headrace.connectors_cli.time_index import positions_at
-from headrace.terminal import as_typed, print_json
+from headrace.terminal import TIME, as_typed, print_json
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _time_option = click.option(
     "--time",
-    type=click.DateTime(("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d")),
+    type=TIME,
     metavar="TIME",
     help="The time, in UTC unless it names a zone.",
 )

@@ -28,7 +28,7 @@ _instance_option = click.option(
     metavar="NAME",
     help="Name of this deployment; a newer process with it takes over.  [default: the source or sink]",
 )
-_verbose_option = click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
 format_option = click.option(
     "--log-format",
     type=click.Choice(FORMATS),
@@ -40,7 +40,7 @@ format_option = click.option(
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of every run."""
-    return _instance_option(_verbose_option(format_option(own_connection_options(command))))
+    return _instance_option(verbose_option(format_option(own_connection_options(command))))
 
 
 class _RunGroup(ConnectorGroup):
@@ -53,7 +53,7 @@ class _RunGroup(ConnectorGroup):
 @click.group(cls=_RunGroup, invoke_without_command=True, subcommand_metavar="[CONNECTOR [OPTIONS]]")
 @click.option("-c", "--config", metavar="FILE[:NAME]", help="A TOML configuration file; the options below override it.")
 @_instance_option
-@_verbose_option
+@verbose_option
 @format_option
 @own_connection_options
 @click.pass_context

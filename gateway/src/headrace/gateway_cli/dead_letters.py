@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.contract.limits import MAX_DEAD_LETTERS
-from headrace.gateway_cli.previews import FORMS, content_lines, printable
+from headrace.gateway_cli.options import form_option
+from headrace.gateway_cli.previews import content_lines, printable
 from headrace.gateway_cli.replay import replay
 from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramGroup, connection_options, json_option, print_result, print_text
 
@@ -28,7 +29,7 @@ def dead_letters() -> None:
 @dead_letters.command("list")
 @click.argument("sink", default="")
 @click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=10, show_default=True, help="How many of each sink.")
-@click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
+@form_option
 @json_option()
 @connection_options
 def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:

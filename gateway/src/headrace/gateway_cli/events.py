@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.contract.limits import MAX_EVENTS
+from headrace.gateway_cli.options import interval_option
 from headrace.gateway_cli.previews import printable
 from headrace.terminal import (
     CALL_TIMEOUT_S,
@@ -32,7 +33,7 @@ _KIND_WIDTH = len("fault-began")
 @click.option("--limit", type=click.IntRange(1, MAX_EVENTS), default=50, show_default=True, help="How many, the latest ones.")
 @json_option("with --follow, bare events, one per line")
 @click.option("--follow", is_flag=True, help="Print further events as they happen, until Ctrl-C.")
-@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between looks.")
+@interval_option
 @connection_options
 def events(limit: int, as_json: bool, follow: bool, interval: float, connection: Connection) -> None:
     """Show what happened: what has attached, detached, restarted or was rejected, and when faults began and ended.

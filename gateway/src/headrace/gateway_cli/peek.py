@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.contract.limits import MAX_PEEK
-from headrace.gateway_cli.previews import FORMS, preview_lines
+from headrace.gateway_cli.options import form_option
+from headrace.gateway_cli.previews import preview_lines
 from headrace.terminal import Connection, ProgramCommand, connection_options, json_option, print_json, print_result, print_text
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.option(
     "--limit", type=click.IntRange(0, MAX_PEEK), default=10, show_default=True, help="End after this many messages; 0: never."
 )
-@click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
+@form_option
 @json_option("samples before it, one per line")
 @connection_options
 def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.gateway_cli.options import interval_option, watch_option
 from headrace.gateway_cli.watching import watch_json, watch_view
 from headrace.terminal import (
     CALL_TIMEOUT_S,
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=ProgramCommand)
 @json_option("with --watch, bare documents, one per line")
-@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
+@watch_option
 @click.option("--check", is_flag=True, help="Exit with 1 if something is wrong: what is paused or starts is not.")
-@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
+@interval_option
 @connection_options
 @click.pass_context
 def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval: float, connection: Connection) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.contract.limits import MAX_BATCHES
+from headrace.gateway_cli.options import interval_option, watch_option
 from headrace.gateway_cli.watching import watch_json, watch_view
 from headrace.terminal import (
     CALL_TIMEOUT_S,
@@ -33,8 +34,8 @@ _MAX_NAMES = 10
 @click.option("--limit", type=click.IntRange(1, MAX_BATCHES), default=20, show_default=True, help="How many micro-batches.")
 @click.option("--batch", type=click.IntRange(min=0), help="Show one micro-batch with its streams, among the last 500.")
 @json_option("with --watch, bare documents, one per line")
-@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
-@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
+@watch_option
+@interval_option
 @connection_options
 def timeline(
     pipeline: str | None, limit: int, batch: int | None, as_json: bool, watch: bool, interval: float, connection: Connection

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.gateway_cli.options import interval_option
 from headrace.gateway_cli.status import fetch_status
 from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramCommand, as_typed, connection_options
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=ProgramCommand)
-@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
+@interval_option
 @connection_options
 def top(interval: float, connection: Connection) -> None:
     """Show a gateway live: what is wrong, its pipelines, streams, connectors and sinks.

@@ -12,16 +12,21 @@ from headrace.cli.gateway_of_query import QueriesAtGateway
 from headrace.cli.positions.move import Move, check_abandoned, check_patterns, check_states, streams_of, target_of
 from headrace.cli.positions.output import document_of, print_changes, show_batches, show_positions
 from headrace.cli.spark_options import SparkOptions, spark_options
-from headrace.cli.stored import is_application, named_checkpoint, spark_session
-from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramGroup, connection_options, json_option
+from headrace.cli.stored import (
+    both_shared_option,
+    checkpoint_option,
+    is_application,
+    named_checkpoint,
+    spark_session,
+    target_argument,
+)
+from headrace.terminal import EXIT_INVALID, TIME, Connection, Failure, ProgramGroup, connection_options, json_option
 
 if TYPE_CHECKING:
     from headrace.engine import Direction, StoredPositions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_TARGET = click.argument("target", metavar="CHECKPOINT|APP.PY[:NAME]")
-_CHECKPOINT = click.option("--checkpoint", metavar="DIR", help="With APP.PY: its checkpoint.  [default: checkpoints/<name>]")
 _JSON = json_option()
 
 
@@ -41,8 +46,8 @@ def positions() -> None:
 
 
 @positions.command()
-@_TARGET
-@_CHECKPOINT
+@target_argument
+@checkpoint_option
 @click.option("--stream", "streams", metavar="PATTERN", multiple=True, help="Only these streams, such as orders/*. Repeatable.")
 @click.option("--batches", is_flag=True, help="Show the micro-batches whose positions the checkpoint still has.")
 @_JSON
@@ -67,8 +72,8 @@ def show(target: str, checkpoint: str | None, streams: tuple[str, ...], batches:
 def _moving(command: _Command) -> _Command:
     """Adds the options of the commands that move a query; the command receives them as one argument, `move`."""
 
-    @_TARGET
-    @_CHECKPOINT
+    @target_argument
+    @checkpoint_option
     @click.option("--stream", "streams", metavar="PATTERN", multiple=True, help="Streams to move, such as orders/*. Repeatable.")
     @click.option("--all", "every", is_flag=True, help="Move all streams.")
     @click.option("--pipeline", metavar="NAME", help="Only this pipeline, if the query has several sources.")
@@ -76,7 +81,7 @@ def _moving(command: _Command) -> _Command:
     @click.option("--by", type=click.IntRange(1), metavar="N", help="Go this many sequences back or forward.")
     @click.option(
         "--time",
-        type=click.DateTime(("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d")),
+        type=TIME,
         metavar="TIME",
         help="Continue where the query was at this time (UTC unless it names a zone), by its micro-batches.",
     )
@@ -99,7 +104,7 @@ def _moving(command: _Command) -> _Command:
     @click.option("--abandon", is_flag=True, help="Accept that a micro-batch which is planned and not committed is not repeated.")
     @click.option("--offline", is_flag=True, help="Do not ask the gateway whether the query runs: you know that it does not.")
     @click.option("--dry-run", is_flag=True, help="Only show what would change.")
-    @click.option("--shared-checkpoint", is_flag=True, help="Both are on a file system that all cluster nodes mount.")
+    @both_shared_option
     @_JSON
     @connection_options
     @spark_options

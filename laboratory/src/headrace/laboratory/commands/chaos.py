@@ -6,11 +6,9 @@ from pathlib import Path
 import click
 
 from headrace.cli.spark_options import verbose_option
-from headrace.laboratory.commands.work_folder import end_at_sigterm, new_folder, say, shown_logs
+from headrace.laboratory.commands.work_folder import end_at_sigterm, keep_option, new_folder, say, shown_logs
 from headrace.machine.owned_folder import remove
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, ProgramCommand, console, json_option, print_result
-
-_KEEP = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command(cls=ProgramCommand)
@@ -19,7 +17,7 @@ _KEEP = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--seed", type=int, metavar="N", help="Seed of the kills, to repeat a run.  [default: random]")
 @click.option("--master", default="local-cluster[2,1,1024]", show_default=True, help="Spark's master.")
-@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoints, output.")
+@keep_option
 @json_option()
 @verbose_option
 @click.pass_context

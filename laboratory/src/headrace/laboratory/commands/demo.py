@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.spark_options import verbose_option
-from headrace.laboratory.commands.work_folder import end_at_sigterm, report_stuck, work_folder
+from headrace.laboratory.commands.work_folder import end_at_sigterm, keep_option, report_stuck, work_folder
 from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.laboratory.demo.run import Run
-
-_KEEP = click.Path(file_okay=False, path_type=Path)
 
 
 @click.group(cls=ProgramGroup, invoke_without_command=True)
@@ -21,7 +19,7 @@ _KEEP = click.Path(file_okay=False, path_type=Path)
     "--chaos", is_flag=True, help="Kill (-9) and restart the connector, the gateway and the Spark driver during the run."
 )
 @click.option("--seed", type=int, metavar="N", help="With --chaos: seed of the kills, to repeat a run.  [default: random]")
-@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
+@keep_option
 @json_option()
 @verbose_option
 @click.pass_context
@@ -72,7 +70,7 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
 
 @demo.command("market-spread")
 @click.option("--messages", type=click.IntRange(1), default=2_000_000, show_default=True, help="Number of quotes, and of orders.")
-@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, results.")
+@keep_option
 @json_option()
 @verbose_option
 @click.pass_context
@@ -104,7 +102,7 @@ def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json:
 
 
 @demo.command("cluster")
-@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
+@keep_option
 @json_option()
 @verbose_option
 @click.pass_context

@@ -9,10 +9,9 @@ from types import FrameType
 import click
 
 from headrace.cli.spark_options import require_java, verbose_option
-from headrace.laboratory.commands.work_folder import report_stuck, say, work_folder
+from headrace.laboratory.commands.work_folder import keep_option, report_stuck, say, work_folder
 from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramCommand, console, json_option, print_result
 
-_KEEP = click.Path(file_okay=False, path_type=Path)
 _WARM_UP_SHARE = 1 / 3
 _MAX_WARM_UP_MIN = 10.0
 
@@ -33,7 +32,7 @@ _MAX_WARM_UP_MIN = 10.0
 @click.option("--rate", type=click.FloatRange(min=1), default=2000.0, show_default=True, help="Messages per second.")
 @click.option("--keys", type=click.IntRange(1), default=10_000, show_default=True, help="Number of keys with a state.")
 @click.option("--master", default="local[2]", show_default=True, help="Spark master URL, on this machine.")
-@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, results.")
+@keep_option
 @json_option()
 @verbose_option
 @click.pass_context

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+import click
+
 from headrace.logs.output import is_verbose
 from headrace.processes import scratch_folder
 from headrace.terminal import EXIT_INVALID, Failure, print_line
@@ -17,6 +19,12 @@ from headrace.terminal import EXIT_INVALID, Failure, print_line
 if TYPE_CHECKING:
     from headrace.laboratory.errors import DemoError
 
+keep_option = click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Work in this new folder and keep it: logs, checkpoints, results.",
+)
 _LOOKS_EVERY_S = 0.2
 
 
