@@ -192,11 +192,7 @@ async def earlier_epoch(trial: SourceTrial) -> None:
 @checks.check("drain", "SES-20", needs=("messages",))
 async def drain(trial: SourceTrial) -> None:
     """After Drain it sends new messages, does not say Goodbye by the deadline, or does not reconnect."""
-    trial.gateway.terms.credit_messages = 1
-    trial.gateway.acks = trial.gateway.grants = False
-    await trial.start()
-    session = await trial.session()
-    await trial.until(lambda: session.messages >= 1, "a frame within the first credit")
+    session = await trial.session_with_spent_credit()
     await trial.silence()
     before = len(session.frames)
     session.drain(_DRAIN_MS)

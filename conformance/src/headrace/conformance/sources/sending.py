@@ -92,11 +92,7 @@ async def credit_messages(trial: SourceTrial) -> None:
 @checks.check("credit-returns", "SRC-31", needs=("messages",))
 async def credit_returns(trial: SourceTrial) -> None:
     """It sends nothing more when credit comes by a Credit alone, without an Ack."""
-    trial.gateway.terms.credit_messages = 2
-    trial.gateway.acks = trial.gateway.grants = False
-    await trial.start()
-    session = await trial.session()
-    await trial.until(lambda: session.messages >= 1, "a frame within the first credit")
+    session = await trial.session_with_spent_credit(messages=2)
     await trial.silence()
     session.grant(0, trial.spec.messages)
     await trial.arrived(session)
@@ -130,11 +126,7 @@ async def credit_requests(trial: SourceTrial) -> None:
 @checks.check("stream-credit", "SRC-32", "SRC-33", needs=("messages", "credit_request"), standing=True)
 async def stream_credit(trial: SourceTrial) -> None:
     """Credit for one stream is spent on another one, or the next frame is not of that stream."""
-    trial.gateway.terms.credit_messages = 1
-    trial.gateway.acks = trial.gateway.grants = False
-    await trial.start()
-    session = await trial.session()
-    await trial.until(lambda: bool(session.frames), "a frame within the first credit")
+    session = await trial.session_with_spent_credit()
     await trial.silence()
     sent = session.frames[0].stream_id
     waiting = [stream for stream in session.streams.values() if stream.id != sent and stream.requests]
@@ -153,11 +145,7 @@ async def stream_credit(trial: SourceTrial) -> None:
 @checks.check("starvation", "SRC-30", needs=("messages",))
 async def starvation(trial: SourceTrial) -> None:
     """It ends the session, or never sends again, when it has had no credit for a while."""
-    trial.gateway.terms.credit_messages = 1
-    trial.gateway.acks = trial.gateway.grants = False
-    await trial.start()
-    session = await trial.session()
-    await trial.until(lambda: session.messages >= 1, "a frame within the first credit")
+    session = await trial.session_with_spent_credit()
     await trial.pause(2 * trial.spec.deadlines.quiet)
     trial.require(not session.ended, "it ended the session while it had no credit")
     trial.gateway.acks = True

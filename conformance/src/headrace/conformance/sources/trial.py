@@ -26,6 +26,15 @@ class SourceTrial(Trial[SourceSpec, SourceGateway]):
         assert isinstance(session, SourceSession)
         return session
 
+    async def session_with_spent_credit(self, messages: int = 1) -> SourceSession:
+        """Starts the connector, and returns its session once it has used credit for `messages` messages; more must be granted."""
+        self.gateway.terms.credit_messages = messages
+        self.gateway.acks = self.gateway.grants = False
+        await self.start()
+        session = await self.session()
+        await self.until(lambda: session.messages >= 1, "a frame within the first credit")
+        return session
+
     async def stream_asked(self, session: SourceSession) -> Stream:
         """The first stream that the connector asks for in a session."""
         await self.until(lambda: bool(session.streams), "OpenStream")

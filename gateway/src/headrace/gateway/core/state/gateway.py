@@ -125,9 +125,7 @@ class Gateway:
             self.connectors.opened("source", hello.connector),
         )
         self.sessions[session.id] = session
-        self.reconnections.opened(session.part)
-        self.event_log.add(EventKind.ATTACHED, session.part, f"session {session.id} from {peer}")
-        self.sessions_changed.notify()
+        self._note_begin(session, peer)
         return session
 
     def open_sink_session(self, hello: sink_pb2.SinkHello, peer: str, identity: Identity) -> SinkSession:
@@ -147,9 +145,7 @@ class Gateway:
             lambda query: self.commit_logs[query].readers if query in self.commit_logs else (),
         )
         self.sink_sessions[session.id] = session
-        self.reconnections.opened(session.part)
-        self.event_log.add(EventKind.ATTACHED, session.part, f"session {session.id} from {peer}")
-        self.sessions_changed.notify()
+        self._note_begin(session, peer)
         return session
 
     def _check_room(self) -> None:
@@ -257,6 +253,11 @@ class Gateway:
     def index(self, stream: Stream) -> None:
         """Sets the readers of a stream: the pipelines whose patterns cover it."""
         stream.readers = [p for p in self.pipelines.values() if p.reads(stream.name)]
+
+    def _note_begin(self, session: Session | SinkSession, peer: str) -> None:
+        self.reconnections.opened(session.part)
+        self.event_log.add(EventKind.ATTACHED, session.part, f"session {session.id} from {peer}")
+        self.sessions_changed.notify()
 
     def _note_end(self, session: Session | SinkSession) -> None:
         said = session.reported.last_error
