@@ -142,7 +142,11 @@ def test_settings_of_a_registry_that_are_wrong_are_refused_without_showing_them(
         ({"decode": "json", "schema": WHOLE, "registry": "http://r"}, ["option registry", "avro"]),
         ({"decode": "avro", "schema": json.dumps(AVRO), "registryOptions": "{}"}, ["registryOptions has no effect", "registry"]),
         ({"contract": "freeze"}, ["option contract has no effect", "decode"]),
-        ({"decode": "json", "schema": WHOLE, "contract": "evolve"}, ["contract", "'evolve'", "discard or freeze"]),
+        (
+            {"decode": "json", "schema": WHOLE, "contract": "evolve"},
+            ["contract", "'evolve'", "discard or freeze", "Add new"],
+        ),
+        ({"decode": "json", "schema": WHOLE, "contract": "break"}, ["contract", "'break'", "discard or freeze"]),
         ({"decode": "avro", "schema": json.dumps(AVRO), "contract": "freeze"}, ["option contract", "avro"]),
         ({"decode": "avro", "schema": "{"}, ["option schema", "JSONDecodeError"]),
         ({"decode": "avro", "schema": '"long"'}, ["option schema", "not of a record"]),

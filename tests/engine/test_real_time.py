@@ -1,8 +1,12 @@
 """Real-time mode on one Spark: the same results, states that both modes continue, and errors that end the query."""
 
+import json as standard
 import threading
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -14,7 +18,9 @@ from tests.examples.rig import records, rig
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import OptionError, start
 from headrace.engine.applications.batches.commits import LOOKS_EVERY_S
-from headrace.pipelines import Pipeline
+from headrace.pipelines import Message as SentMessage
+from headrace.pipelines import OnError, Pipeline, Trial
+from headrace.pipelines.formats import Contract, json
 from headrace.sdk import GONE, WRITTEN, Batch, Message, Outcomes, Position, Refused, Rows, Settings, Sink, Source, SourceKind
 
 OURS = ("headrace-real-time", "headrace-following", "headrace-planner", "headrace-sink")
@@ -65,6 +71,48 @@ def test_what_an_at_least_once_sink_refuses_is_a_dead_letter_once_it_is_committe
         running.run(app, source, sinks={"told": told, "dead": dead}, options={"deadLetters": "dead"}, **QUICK)
     assert told.values == [b"%d" % n for n in range(0, 40, 2)]
     assert records(tmp_path / "dead") == [b"%d" % n for n in range(1, 40, 2)]
+
+
+@dataclass
+class Order:
+    id: int
+    note: str | None = None
+
+
+def orders(name: str) -> Pipeline:
+    """An application with two contracts, which shuffles what one of them permits."""
+    app = Pipeline(name, on_error=OnError.DEAD_LETTER, dead_letters="dead")
+    contract = {"n/0": Contract("evolve", {"note": "discard"}), "n/1": Contract("freeze")}
+    source = app.source("n/*", decode=json(Order), contract=contract, name="orders")
+    source.key_by(lambda order: order.id).map(lambda order: f"{order.id} {order.note}").sink("out")
+    return app
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_contracts_decide_and_count_in_real_time_as_in_a_trial(spark: SparkSession, tmp_path: Path, workers: int) -> None:
+    app, trial = orders("real-time-contract"), Trial(orders("trial"))
+    documents: list[dict[str, Any]] = [{"id": 1}, {"id": 2, "new": 1}, {"id": 3, "note": 4}, {"id": "x"}, {"id": 5, "note": "n"}]
+    lines = [standard.dumps(document).encode() for document in documents * 20]
+    for partition in ("0", "1"):
+        (numbers(tmp_path).parent / partition).write_bytes(b"\n".join(lines) + b"\n")
+        trial.send(*(SentMessage(line, stream=f"n/{partition}") for line in lines))
+    with rig(spark, tmp_path) as running:
+        source = FileSource("n", [numbers(tmp_path), numbers(tmp_path).parent / "1"], follow=False)
+        found = running.run(app, source, real_time_workers=workers, **QUICK)
+        observed = [each["observedMetrics"].get("headrace") for each in running.query.recentProgress]
+    assert sorted(found["out"]) == sorted(trial.values("out"))
+    assert len(found["dead"]) == len(trial.failed) == 20 + 60
+    counts = Counter[str]()
+    for row in filter(None, observed):
+        counts.update(row.asDict())
+    expected = {f"{what}:{step}": count for (what, step), count in trial.counts.items() if count}
+    assert expected == {
+        "further:orders n/0": 20,
+        "discarded:orders n/0": 20,
+        "violated:orders n/0": 20,
+        "violated:orders n/1": 60,
+    }
+    assert +counts == expected
 
 
 class Slow(Told):
