@@ -51,7 +51,7 @@ export class Rows implements Iterable<Row> {
 
   /** Makes rows from messages, for tests. Their places count from 0, regardless of their sequences. */
   static of(...messages: Message[]): Rows {
-    if (messages.length === 0) throw new InvalidMessageError("rows are at least one message");
+    if (messages.length === 0) throw new InvalidMessageError("rows contain no message: give at least one");
     return new Rows(frameOf(messages.map((message, place) => ({ ...message, sequence: BigInt(place) }))));
   }
 

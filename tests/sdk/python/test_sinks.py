@@ -45,8 +45,8 @@ def refuse_bad(values):
 
 
 WRONG_OUTCOMES = [
-    (lambda values: [WRITTEN], "1 outcomes for 2 messages"),
-    (lambda values: [WRITTEN] * 3, "3 outcomes for 2 messages"),
+    (lambda values: [WRITTEN], "1 outcomes for 2 messages: return one for each, or None if all are written"),
+    (lambda values: [WRITTEN] * 3, "3 outcomes for 2 messages: return one for each, or None if all are written"),
     (lambda values: [WRITTEN, None], "message 1: None is neither WRITTEN nor Refused"),
     (lambda values: True, "outcomes must be a sequence or None, not bool"),
 ]

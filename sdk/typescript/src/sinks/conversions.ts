@@ -47,7 +47,9 @@ export function refusals(outcomes: Outcomes, first: bigint, count: number): Refu
   if (outcomes === undefined) return [];
   if (!Array.isArray(outcomes))
     throw new InvalidOutcomesError(`outcomes are an array or undefined, not ${typeof outcomes}`);
-  if (outcomes.length !== count) throw new InvalidOutcomesError(`${outcomes.length} outcomes for ${count} messages`);
+  if (outcomes.length !== count) {
+    throw new InvalidOutcomesError(`${outcomes.length} outcomes for ${count} messages: return one for each message`);
+  }
   const refused: RefusedMessage[] = [];
   for (const [place, outcome] of outcomes.entries()) {
     if (outcome === WRITTEN) continue;

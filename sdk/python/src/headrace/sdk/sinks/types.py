@@ -93,7 +93,7 @@ def refusals(outcomes: Outcomes, first: int, count: int) -> list[pb.Staged.Refus
     if not isinstance(outcomes, Sequence) or isinstance(outcomes, str | bytes):
         raise InvalidOutcomes(f"outcomes must be a sequence or None, not {type(outcomes).__name__}")
     if len(outcomes) != count:
-        raise InvalidOutcomes(f"{len(outcomes)} outcomes for {count} messages")
+        raise InvalidOutcomes(f"{len(outcomes)} outcomes for {count} messages: return one for each, or None if all are written")
     if outcomes.count(WRITTEN) == count:
         return []
     refused = []

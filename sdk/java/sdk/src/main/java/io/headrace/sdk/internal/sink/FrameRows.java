@@ -28,7 +28,7 @@ public final class FrameRows implements Rows {
       columns.add(message);
     }
     if (columns.count() == 0) {
-      throw new InvalidMessageException("rows are at least one message");
+      throw new InvalidMessageException("rows contain no message: give at least one");
     }
     return of(columns);
   }

@@ -22,7 +22,8 @@ final class Refusals {
       throw new InvalidMessageException("the sink returned null instead of Outcomes");
     }
     if (!outcomes.isFor(rows)) {
-      throw new InvalidMessageException("%s for %d rows".formatted(outcomes, rows));
+      throw new InvalidMessageException(
+          "%s for %d rows: return one outcome for each row".formatted(outcomes, rows));
     }
     return outcomes.refused().stream()
         .map(
