@@ -62,7 +62,7 @@ def new() -> None:
 def source(language: str, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
     """Create the project of a source, which reads a file line by line.
 
-    NAME has small letters, digits and hyphens. It is the name of the folder, the package and the connector.
+    NAME consists of small letters, digits and hyphens. It is the name of the folder, the package and the connector.
 
     \b
     Example:
@@ -79,7 +79,7 @@ def source(language: str, name: str, into: Path, sdk: Path | None, as_json: bool
 def sink(language: str, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
     """Create the project of a sink, which writes files exactly once.
 
-    NAME has small letters, digits and hyphens. It is the name of the folder, the package and the connector.
+    NAME consists of small letters, digits and hyphens. It is the name of the folder, the package and the connector.
 
     \b
     Example:
@@ -95,7 +95,7 @@ def sink(language: str, name: str, into: Path, sdk: Path | None, as_json: bool) 
 def app(name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
     """Create the project of an application, which counts words.
 
-    NAME has small letters, digits and hyphens. It is the name of the folder and the pipeline. For --sdk, name sdk/python.
+    NAME consists of small letters, digits and hyphens. It is the name of the folder and the pipeline. For --sdk, name sdk/python.
 
     \b
     Example:

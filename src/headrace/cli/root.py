@@ -33,7 +33,6 @@ _GROUPS = {
     "Connectors": {
         "connector": _Lazy("headrace.connectors_cli", "connector", "List, describe, check and run connectors."),
         "dead-letters": _Lazy("headrace.cli.dead_letters", "dead_letters", "Show what sinks have refused, and replay it."),
-        "restart": _Lazy("headrace.cli.restart", "restart", "Restart a process of a running deployment."),
     },
     "Operate": {
         "checkpoint": _Lazy(
@@ -49,6 +48,7 @@ _GROUPS = {
         "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),
         "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),
         "ps": _Lazy("headrace.cli.ps", "ps", "List the processes of deployments, or read the log of one."),
+        "restart": _Lazy("headrace.cli.restart", "restart", "Restart a process of a running deployment."),
         "resume": _Lazy("headrace.gateway_cli", "resume", "End the pause of a stream, a connector, a pipeline or a sink."),
         "state": _Lazy("headrace.cli.state", "state", "Inspect the states of an application."),
         "status": _Lazy("headrace.gateway_cli", "status", "Show a gateway's streams, sessions, pipelines and sinks."),

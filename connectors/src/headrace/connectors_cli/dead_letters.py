@@ -102,7 +102,7 @@ def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_f
 def discard_files(path: Path, yes: bool, as_json: bool) -> None:
     """Remove the dead letters in PATH for ever, file by file, except files that a sink or a source still writes to.
 
-    A replay that has not sent them all has nothing left to send.
+    A replay in progress then has nothing left to send.
 
     \b
     Example:

@@ -40,8 +40,8 @@ class _PositionsGroup(ConnectorGroup):
 def positions(ctx: click.Context, config: str | None, time: datetime | None) -> None:
     """Print where a time is in each stream of a source, as JSON for headrace positions. Changes nothing.
 
-    The source must be able to find a time: it has the parameter start. A position is that before the first message that is not
-    older.
+    The source must be able to find a time: it has the parameter start. A position is the one before the first message
+    since that time.
 
     Give a configuration file, or the connector's name and options as for a run.
 

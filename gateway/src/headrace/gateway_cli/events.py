@@ -38,7 +38,7 @@ _KIND_WIDTH = len("fault-began")
 def events(limit: int, as_json: bool, follow: bool, interval: float, connection: Connection) -> None:
     """Show what happened: what has attached, detached, restarted or was rejected, and when faults began and ended.
 
-    The gateway remembers the last 200 events of each kind, until it ends. Faults are looked for every five seconds.
+    The gateway remembers the last 200 events of each kind, until it ends, and looks for faults every five seconds.
 
     \b
     Examples:
