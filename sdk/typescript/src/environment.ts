@@ -3,15 +3,23 @@ import { createSecureContext } from "node:tls";
 
 import { describe, InvalidOptionsError } from "./errors.js";
 import type { Logger } from "./logger.js";
-import type { Options, Tls } from "./options.js";
+import type { Tls } from "./tls.js";
 
 type Environ = Readonly<Record<string, string | undefined>>;
+
+/** The settings that the environment contains, besides transport security. */
+export interface Given {
+  readonly gateway: string | undefined;
+  readonly token: string | undefined;
+  readonly tokenFile: string | undefined;
+  readonly instance: string | undefined;
+}
 
 /**
  * The options that the environment gives: how to reach the gateway, and which deployment this is. `headrace connector run`
  * sets these variables. An empty variable counts as absent.
  */
-export function optionsOf(environ: Environ): Pick<Options, "gateway" | "token" | "tokenFile" | "instance"> {
+export function optionsOf(environ: Environ): Given {
   return {
     gateway: environ["HEADRACE_GATEWAY"] || undefined,
     token: environ["HEADRACE_TOKEN"] || undefined,

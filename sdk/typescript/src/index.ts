@@ -5,7 +5,8 @@
  */
 export { run } from "./run.js";
 export { start, type Connector } from "./start.js";
-export { DEFAULT_GATEWAY, type Options, type Tls } from "./options.js";
+export { DEFAULT_GATEWAY, type Options } from "./options.js";
+export type { Tls } from "./tls.js";
 export type { ReadContext, RedeliveringSource, ReplayableSource, Source, SourceBase, Starts } from "./source.js";
 export {
   CLOSE,
@@ -32,14 +33,13 @@ export {
   type AtLeastOnceSink,
   type IdempotentSink,
   type Outcomes,
-  type Part,
   type Recovered,
   type Refused,
   type Sink,
   type SinkBase,
-  type Transaction,
   type TwoPhaseSink,
 } from "./sink.js";
+export type { Part, Transaction } from "./transaction.js";
 export { Rows, type Row } from "./rows.js";
 export {
   GatewayRefusedError,

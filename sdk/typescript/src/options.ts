@@ -1,21 +1,10 @@
-import { followedTls, optionsOf } from "./environment.js";
+import { followedTls, optionsOf, type Given } from "./environment.js";
 import type { Health } from "./health.js";
 import { jsonLogger, type Logger } from "./logger.js";
 import { noMetrics, type Metrics } from "./metrics.js";
 import { InvalidOptionsError } from "./errors.js";
+import type { Tls } from "./tls.js";
 import { TokenFile } from "./token_file.js";
-
-/** Transport security. Each text or buffer is the content of a PEM file. */
-export interface Tls {
-  /** The certificates to trust. Default: the certificates that Node.js trusts. */
-  readonly ca?: string | Buffer;
-  /** This connector's own certificate chain, for mutual TLS; needs `key`. */
-  readonly cert?: string | Buffer;
-  /** The private key that belongs to `cert`. */
-  readonly key?: string | Buffer;
-  /** The name that the gateway's certificate must have, if it differs from the address. */
-  readonly serverName?: string;
-}
 
 /**
  * How a connector is run. Everything is optional. Times are in milliseconds, sizes in bytes.
@@ -163,7 +152,7 @@ export function settingsOf(options: Options, name: string, environ = process.env
 }
 
 /** The file of the token that the options name, or else the environment. */
-function tokenFileOf(options: Options, given: Options, logger: Logger): TokenFile | undefined {
+function tokenFileOf(options: Options, given: Given, logger: Logger): TokenFile | undefined {
   if (options.tokenFile !== undefined) return new TokenFile("option tokenFile", options.tokenFile, logger);
   if (options.token !== undefined || given.tokenFile === undefined) return undefined;
   return new TokenFile("HEADRACE_TOKEN_FILE", given.tokenFile, logger);

@@ -4,7 +4,7 @@ import { InvalidMessageError } from "./errors.js";
 import type { Frame } from "./gen/headrace/protocol/v1/frame_pb.js";
 import { IngestRequestSchema } from "./gen/headrace/protocol/v1/source_pb.js";
 import { NULL_LENGTH, NULL_TIME, type Message, type Packed } from "./message.js";
-import type { Part } from "./sink.js";
+import type { Part } from "./transaction.js";
 import { Columns } from "./wire/columns.js";
 import { cutAll, encodeCut } from "./wire/frame.js";
 import { words } from "./wire/words.js";

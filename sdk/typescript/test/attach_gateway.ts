@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { fromBinary, type MessageInitShape } from "@bufbuild/protobuf";
 
 import type { Message } from "../src/message.js";
-import type { Part, Transaction } from "../src/sink.js";
+import type { Part, Transaction } from "../src/transaction.js";
 import { Columns } from "../src/wire/columns.js";
 import { cutAll, encodeCut } from "../src/wire/frame.js";
 import { FakeGateway, type Session } from "./fake_gateway.js";

@@ -4,7 +4,7 @@ import { describe } from "../errors.js";
 import type { SinkServiceAttachRequestSchema, SinkServiceAttachResponse } from "../gen/headrace/protocol/v1/sink_pb.js";
 import type { Health } from "../health.js";
 import type { Settings } from "../options.js";
-import type { Part, Transaction } from "../sink.js";
+import type { Part, Transaction } from "../transaction.js";
 import { fieldsOf, type RefusedMessage } from "./conversions.js";
 
 /** A message of the sink. */

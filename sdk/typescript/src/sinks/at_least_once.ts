@@ -1,6 +1,7 @@
 import type { Settings } from "../options.js";
 import { Rows } from "../rows.js";
-import type { AtLeastOnceSink, Part, Transaction } from "../sink.js";
+import type { AtLeastOnceSink } from "../sink.js";
+import type { Part, Transaction } from "../transaction.js";
 import { checkFrame } from "../wire/check.js";
 import type { Answers } from "./answers.js";
 import { checkWhole, keyOf, refusals, type RefusedMessage } from "./conversions.js";

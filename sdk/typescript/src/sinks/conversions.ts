@@ -1,6 +1,7 @@
 import type { Part as WirePart, Transaction as WireTransaction } from "../gen/headrace/protocol/v1/sink_pb.js";
 import { HeadraceError, InvalidMessageError, InvalidOutcomesError } from "../errors.js";
-import { WRITTEN, type Outcomes, type Part, type Transaction } from "../sink.js";
+import { WRITTEN, type Outcomes } from "../sink.js";
+import type { Part, Transaction } from "../transaction.js";
 
 /** A message that a sink refuses, in the protocol's form. */
 export interface RefusedMessage {

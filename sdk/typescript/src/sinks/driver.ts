@@ -5,7 +5,8 @@ import { describe, HeadraceError, InvalidSinkError, SinkFailedError } from "../e
 import { SinkMode, type SinkHelloSchema } from "../gen/headrace/protocol/v1/sink_pb.js";
 import { Capability } from "../gen/headrace/protocol/v1/source_pb.js";
 import { isName } from "../names.js";
-import type { Recovered, Sink, Transaction } from "../sink.js";
+import type { Recovered, Sink } from "../sink.js";
+import type { Transaction } from "../transaction.js";
 import { PROTOCOL_VERSION, SDK } from "../version.js";
 
 const MODES: Readonly<Record<Sink["mode"], SinkMode>> = {

@@ -1,7 +1,8 @@
 import { InvalidMessageError } from "../errors.js";
 import type { Settings } from "../options.js";
 import type { Rows } from "../rows.js";
-import type { IdempotentSink, Part, Transaction } from "../sink.js";
+import type { IdempotentSink } from "../sink.js";
+import type { Part, Transaction } from "../transaction.js";
 import { checkFrame } from "../wire/check.js";
 import type { Answers } from "./answers.js";
 import { checkWhole, keyOf, partKey, refusals, type RefusedMessage } from "./conversions.js";

@@ -1,6 +1,6 @@
 import type { Settings } from "../options.js";
 import { Rows } from "../rows.js";
-import type { Part, Transaction } from "../sink.js";
+import type { Part, Transaction } from "../transaction.js";
 import { BoundedQueue, DroppedError } from "../wire/bounded_queue.js";
 import type { Answers, Asked, Handler } from "./answers.js";
 import { partOf, transactionOf } from "./conversions.js";

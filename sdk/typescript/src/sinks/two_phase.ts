@@ -1,7 +1,8 @@
 import { InvalidOutcomesError } from "../errors.js";
 import type { Settings } from "../options.js";
 import { Rows } from "../rows.js";
-import type { Part, Transaction, TwoPhaseSink } from "../sink.js";
+import type { TwoPhaseSink } from "../sink.js";
+import type { Part, Transaction } from "../transaction.js";
 import { checkFrame } from "../wire/check.js";
 import { BoundedQueue, DroppedError } from "../wire/bounded_queue.js";
 import type { Answers, Asked, Handler } from "./answers.js";

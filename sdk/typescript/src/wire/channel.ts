@@ -1,7 +1,8 @@
 import { Client, credentials, Metadata, type ChannelCredentials, type ClientOptions } from "@grpc/grpc-js";
 
 import { describe, InvalidOptionsError } from "../errors.js";
-import { type Settings, type Tls } from "../options.js";
+import type { Settings } from "../options.js";
+import type { Tls } from "../tls.js";
 import { leadsHere } from "./address.js";
 
 const OPTIONS: ClientOptions = {
