@@ -12,8 +12,8 @@ from headrace.pipelines._windowed import Windowed
 from headrace.pipelines.elements.headers import Header, Headers
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.steps.aggregation import Aggregation, Window, collect, count, maximum, mean, minimum, total
-from headrace.pipelines.steps.columnar import KeyStates
 from headrace.pipelines.steps.context import Context
+from headrace.pipelines.steps.key_states import KeyStates
 from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.steps.summaries import distinct, quantile, top_n
 from headrace.pipelines.time.time import TimeUnit

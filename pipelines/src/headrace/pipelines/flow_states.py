@@ -11,8 +11,9 @@ from headrace.pipelines.flow_outputs import Outputs
 from headrace.pipelines.formats import Format
 from headrace.pipelines.programs.program import program_of
 from headrace.pipelines.steps.aggregation import Aggregation, Window
-from headrace.pipelines.steps.columnar import KeyStates, StatefulColumns
+from headrace.pipelines.steps.columnar import StatefulColumns
 from headrace.pipelines.steps.context import Context
+from headrace.pipelines.steps.key_states import KeyStates
 from headrace.pipelines.steps.lasting import LastingRunning
 from headrace.pipelines.steps.program import StatefulProgram, payload
 from headrace.pipelines.steps.running import Running

@@ -42,7 +42,8 @@ from headrace.gateway.core.status import await_sinks, sinks_away
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.at_once import deliver_at_once
 from headrace.gateway.services.calls import end_call
-from headrace.gateway.services.delivery import ask_for_vote, deliver, report_commits
+from headrace.gateway.services.commits import report_commits
+from headrace.gateway.services.delivery import ask_for_vote, deliver
 from headrace.gateway.services.received import Delivered
 from headrace.gateway.services.reporting import hear, report_batches
 from headrace.gateway.statuses import Context

@@ -23,7 +23,7 @@ from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage
 from headrace.gateway.core.connections import MAX_ERRORS
 from headrace.gateway.core.control import MAX_CONNECTORS
 from headrace.gateway.core.state import MAX_LOG_LINES, MAX_NAMES, MAX_PROCESSES
-from headrace.gateway.services.delivery import MAX_VOTES
+from headrace.gateway.services.commits import MAX_VOTES
 from headrace.gateway.services.reporting import MAX_RANGES
 
 SMALL_BYTES = 64 * 2**10

@@ -19,6 +19,7 @@ _GATEWAY = (
     ("headrace.gateway.core.batches", "plan"),
     ("headrace.gateway.services.engine:EngineService.Fetch", "fetch"),
     ("headrace.gateway.services.engine", "plan"),
+    ("headrace.gateway.services.commits", "sink"),
     ("headrace.gateway.services.delivery", "sink"),
     ("headrace.gateway.services.sink", "sink"),
     ("headrace.gateway.core.sinks", "sink"),
