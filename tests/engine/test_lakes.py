@@ -1,9 +1,12 @@
 """Tables of files: readers see whole committed micro-batches, each once, whoever dies, wakes or writes when."""
 
+import ctypes
 import os
 import random
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +113,56 @@ def test_storage_that_cannot_be_written_fails_with_what_to_do_and_the_same_start
     showing.settle()
     assert numbers_in(tmp_path / "table") == [1]
     showing.close(lambda: 0)
+
+
+@contextmanager
+def no_rights(folder: Path) -> Iterator[None]:
+    """Nothing in a folder, which nobody else may read, can be read or written by this thread, also if it is root's."""
+    closed = [above for above in folder.parents if not above.stat().st_mode & 0o001]
+    folder.chmod(0o700)
+    if os.geteuid() == 0:
+        for above in closed:
+            above.chmod(0o711)
+        ctypes.CDLL(None).setfsuid(65534)
+    else:
+        folder.chmod(0)
+    try:
+        yield
+    finally:
+        if os.geteuid() == 0:
+            ctypes.CDLL(None).setfsuid(0)
+        for one in (folder, *closed):
+            one.chmod(0o700)
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
+def test_a_task_without_rights_names_the_table_and_writes_once_it_has_them(tmp_path: Path, format: str) -> None:
+    lake = lake_at(tmp_path / "table", format)
+    with (
+        no_rights(tmp_path),
+        pytest.raises(LakeError, match=r"lake .*/table: a task cannot write its files: .*denied"),
+    ):
+        staged(lake, 0, 1, [1])
+    (written,) = staged(lake, 0, 1, [1])
+    assert [file.rows for file in written.files] == [1]
+
+
+def test_a_table_without_rights_is_named_and_shown_later_and_a_start_says_what_it_cannot_read(tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    lake, shows = lake_at(folder / "table"), showing([lake_at(folder / "table")], tmp_path)
+    (written,) = staged(lake, 0, 1, [1])
+    shows.noted(0, (written,))
+    with no_rights(folder):
+        with pytest.raises(LakeError, match=r"micro-batch 0 is committed, and cannot be shown: .*denied.* Nothing is lost"):
+            shows.settle()
+        with pytest.raises(LakeError, match=r"lake .*/table cannot be read: .*Permission denied.*start again"):
+            showing([lake], tmp_path).resume(QUERY, 1, (written,), 2)
+    assert numbers_in(folder / "table") == []
+    showing([lake], tmp_path).resume(QUERY, 1, (written,), 2)
+    assert numbers_in(folder / "table") == [1]
+    shows.settle()
+    assert numbers_in(folder / "table") == [1]
 
 
 def test_a_task_that_fails_leaves_no_file_and_a_large_one_begins_further_files(
