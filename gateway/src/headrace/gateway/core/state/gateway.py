@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from headrace.contract import clock
 from headrace.gateway.config import Limits, Paused, Peek, StreamRule
 from headrace.gateway.core.base.bounds import MAX_POSITIONS, MAX_SINKS, check_room
-from headrace.gateway.core.base.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
+from headrace.gateway.core.base.errors import AtCapacity, ChangeRefused, Draining, ProtocolError
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.base.times import ClockJumps
 from headrace.gateway.core.base.turns import Signal
@@ -21,6 +21,7 @@ from headrace.gateway.core.sinks import CommitLog, DeadLetters, QueryOwners, Sin
 from headrace.gateway.core.state.deployments import Deployments
 from headrace.gateway.core.state.drain import STOPPING, Drain, ReportedLogs
 from headrace.gateway.core.state.event_log import EventKind, EventLog
+from headrace.gateway.core.state.revocation import end_revoked
 from headrace.gateway.core.state.tracing import Tracing
 from headrace.gateway.core.streams import OVERHEAD_BYTES, CreditPool, Pauses, Session, Stream, Totals
 from headrace.gateway.identity import Identity, TokenRegistry
@@ -190,20 +191,8 @@ class Gateway:
         self.sessions_changed.notify()
 
     def end_revoked(self, registry: TokenRegistry) -> int:
-        """Ends the calls, also of sessions, whose tokens are no longer valid or whose rights have changed.
-
-        The call that has requested this may still answer. A query stays attached until its lease ends, unless it calls with
-        another token; health then names the refusal, since its calls no longer show which query they belong to.
-        Returns how many calls it has ended.
-        """
-        calls = [call for call in self.open_calls if not call.is_own and not registry.holds(call.identity)]
-        for call in calls:
-            call.end(_revoked(call.identity))
-        for pipeline in self.pipelines.values():
-            if pipeline.attached and pipeline.caller is not None and not registry.holds(pipeline.caller):
-                peer = "" if pipeline.planner is None else pipeline.planner.peer
-                self.refusals.note(Role.QUERY, f"pipeline {pipeline.name}", peer, _revoked(pipeline.caller), was_admitted=True)
-        return len(calls)
+        """Ends the calls whose tokens are no longer valid or whose rights have changed; returns how many."""
+        return end_revoked(registry, self.open_calls, self.pipelines.values(), self.refusals)
 
     def sink(self, name: str) -> Sink:
         """Returns the sink of a name, known or new.
@@ -305,7 +294,3 @@ class Gateway:
             # A call that has only begun has until the server stops to answer.
             if call.is_served:
                 call.end(stopping)
-
-
-def _revoked(identity: Identity) -> TokenRevoked:
-    return TokenRevoked(f"the token of {identity.name!r} was replaced, or has other rights now; connect with the new one")
