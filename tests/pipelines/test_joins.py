@@ -471,7 +471,7 @@ def test_a_join_in_windows_needs_tumbling_ones_without_early_results_and_another
     with pytest.raises(GraphError, match="pipeline app, step window-join: right is of another pipeline: other"):
         windows.join(keyed(Pipeline("other"), "r/*"), how="left")
     with pytest.raises(GraphError, match="pipeline app, step window-join: right is a flow after key_by, not 5"):
-        windows.join(5)  # type: ignore
+        windows.join("5")  # type: ignore
 
 
 def test_an_envelope_whose_row_is_none_deletes_it_as_a_tombstone_does() -> None:
