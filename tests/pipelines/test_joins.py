@@ -470,7 +470,7 @@ def test_a_join_in_windows_needs_tumbling_ones_without_early_results_and_another
         left.window(tumbling("1s"), emit_every="1s").join(right)
     with pytest.raises(GraphError, match="pipeline app, step window-join: right is of another pipeline: other"):
         windows.join(keyed(Pipeline("other"), "r/*"), how="left")
-    with pytest.raises(GraphError, match="pipeline app, step window-join: right is a flow after key_by, not 5"):
+    with pytest.raises(GraphError, match="pipeline app, step window-join: right is a flow after key_by, not '5'"):
         windows.join("5")  # type: ignore
 
 
