@@ -38,8 +38,8 @@ async def test_it_shows_messages_until_the_limit() -> None:
     async with quiet_rig() as rig:
         await rig.send(numbered(1, 1, 5))
         found = await call("peek", "orders/0", "--limit", "3", address=rig.address)
-        assert (found.exit_code, found.stdout) == (0, "1  1 bytes\n    1\n2  1 bytes\n    2\n3  1 bytes\n    3\n")
-        assert found.stderr == "2 messages were not shown\n"
+        assert (found.exit_code, found.stdout) == (0, "1  1 byte\n    1\n2  1 byte\n    2\n3  1 byte\n    3\n")
+        assert found.stderr == "not shown: 2 messages\n"
 
 
 async def test_as_json_it_prints_what_the_api_answers() -> None:

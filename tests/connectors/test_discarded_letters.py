@@ -91,7 +91,7 @@ def test_nothing_is_removed_from_a_folder_with_anything_else(folder: Path) -> No
     done = CliRunner().invoke(cli, ["dead-letters", "discard-files", str(folder), "--yes", "--json"])
     assert done.exit_code == 2
     assert "notes.jsonl, byte 0: not a dead letter" in done.output
-    assert "0 dead letters are discarded" in done.output
+    assert "discarded: 0 dead letters" in done.output
     assert len(list(folder.glob("*.jsonl"))) == 3
 
 
@@ -107,4 +107,4 @@ def test_a_file_that_cannot_be_removed_is_named_with_what_is_discarded(folder: P
     done = CliRunner().invoke(cli, ["dead-letters", "discard-files", str(folder), "--yes"])
     assert done.exit_code == 2
     said = " ".join(done.output.split())
-    assert "errors-000002.jsonl cannot be removed: Operation not permitted; 3 dead letters are discarded" in said
+    assert "errors-000002.jsonl cannot be removed: Operation not permitted; discarded: 3 dead letters" in said

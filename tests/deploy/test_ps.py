@@ -137,6 +137,8 @@ def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, m
             call("operator", "--log", "sink", "--lines", "1"),
             call("operator", "--log", "supervisor"),
             ["--context", "prod", "--log", "sink", "--lines", "1"],
+            ["--log", "sink", "--lines", "1"],
+            ["--deployment", str(tmp_path / "none.toml")],
             call("deployment"),
             call("reader", "--deployment", "other.toml"),
         )
@@ -148,16 +150,25 @@ def test_ps_by_the_gateway_needs_the_rights_and_shows_the_same(tmp_path: Path, m
         watched = Watched(plan(tmp_path, app=(Kind.PIPELINE, SLEEPS), sink=(Kind.SINK, FAILS)), reach=gateway.reach("deployment"))
         watched.when(lambda status: is_known(status) and runs("app")(status), asking.begin).when(asking.done, stop)
         watched.run()
-    listed, refused, log, own, by_context, forbidden, other = asking.results()
+    listed, refused, log, own, by_context, in_use, here, forbidden, other = asking.results()
     (deployment,) = result_of(listed.stdout)["deployments"]
     assert {process["name"]: process["kind"] for process in deployment["processes"]} == {
         "gateway": "gateway",
         "app": "application",
         "sink": "connector",
     }
-    assert log.stdout == by_context.stdout == "Error: no such table\n"
+    assert log.stdout == by_context.stdout == in_use.stdout == "Error: no such table\n"
     assert "app runs" in own.stdout
-    assert [one.returncode for one in (listed, refused, log, by_context, forbidden, other)] == [0, 1, 0, 0, 1, 2]
+    assert [one.returncode for one in (listed, refused, log, by_context, in_use, here, forbidden, other)] == [
+        0,
+        1,
+        0,
+        0,
+        0,
+        2,
+        1,
+        2,
+    ]
     assert "control" in refused.stderr
 
 

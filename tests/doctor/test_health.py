@@ -128,7 +128,7 @@ def test_many_parts_are_counted() -> None:
     with gateway_that_says(pb.GetStatusResponse(gateway=WELL, problems=problems, problems_in_all=len(parts))) as address:
         *listed, last = findings("health", Connection(address))
     assert len(listed) == MAX_COUNT
-    assert (last.text, last.fix) == ("3 more parts are degraded", "list all: headrace status")
+    assert (last.text, last.fix) == ("degraded, too: 3 more parts", "list all: headrace status")
 
 
 def test_all_is_well() -> None:

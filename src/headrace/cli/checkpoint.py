@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.spark_options import SparkOptions, spark_options
 from headrace.cli.stored import checkpoint_option, named_checkpoint, spark_unless_local, target_argument
-from headrace.terminal import Failure, ProgramGroup, bytes_text, json_option, print_result, print_text
+from headrace.terminal import Failure, ProgramGroup, bytes_text, counted, json_option, print_result, print_text
 
 if TYPE_CHECKING:
     from headrace.engine import Verification
@@ -53,7 +53,7 @@ def backup(target: str, checkpoint: str | None, into: str, as_json: bool, on: Sp
     place = named_checkpoint(target, checkpoint)
     with _reported(), spark_unless_local("checkpoint", on, place, into) as spark:
         made = back_up_checkpoint(place, into, spark)
-    size = f"{len(made.files):,} files, {bytes_text(made.bytes)}"
+    size = f"{counted(len(made.files), 'file')}, {bytes_text(made.bytes)}"
     summary = f"micro-batch {made.batch} of {made.checkpoint} is copied to {into} ({size})"
     result = {"backup": into, "checkpoint": made.checkpoint, "query": made.query, "batch": made.batch}
     if as_json:
@@ -132,8 +132,8 @@ def _summary(folder: str, verification: "Verification") -> str:
     if verification.batch is None:
         return f"{folder} cannot be used"
     if verification.wrong:
-        return f"the {what} {folder} is not whole: {len(verification.wrong):,} of {verification.files:,} files are wrong"
-    return f"the {what} {folder} is whole: micro-batch {verification.batch}, {verification.files:,} files"
+        return f"the {what} {folder} is not whole: {len(verification.wrong):,} of its {counted(verification.files, 'file')} wrong"
+    return f"the {what} {folder} is whole: micro-batch {verification.batch}, {counted(verification.files, 'file')}"
 
 
 @contextlib.contextmanager

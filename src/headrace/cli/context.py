@@ -13,6 +13,7 @@ from headrace.terminal import (
     Failure,
     ProgramGroup,
     console,
+    counted,
     json_option,
     opened_token_file,
     print_result,
@@ -133,7 +134,7 @@ def list_(as_json: bool) -> None:
         for name, one in sorted(found.by_name.items())
     ]
     if as_json:
-        print_result(f"{len(rows)} contexts", {"file": str(contexts_file()), "contexts": rows})
+        print_result(counted(len(rows), "context"), {"file": str(contexts_file()), "contexts": rows})
         return
     if not rows:
         print_text("there are no contexts; to add one: headrace context add NAME --gateway HOST:PORT")

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from headrace.connectors_cli.loading import quiet_grpc
 from headrace.contract.errors import HeadraceError
 from headrace.logs.output import configure_logging
-from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_line, print_result
+from headrace.terminal import EXIT_INVALID, Connection, Failure, console, counted, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, IsStopped, Plan, Signals, Status
@@ -163,7 +163,7 @@ def _print_plan(planned: "Plan", graphs: "Mapping[str, ApplicationGraph]", notes
     if as_json:
         processes = [{"name": role.name, "kind": role.kind, "what": role.what} for role in roles]
         document = {"deployment": planned.name, "processes": processes, "folder": str(planned.folder), "notes": notes}
-        print_result(f"{len(processes)} processes would run", document)
+        print_result(f"{counted(len(processes), 'process')} would run", document)
         return
     from headrace.terminal.tables import plain_table
 

@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, json_option, print_line, print_result
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, counted, json_option, print_line, print_result
 
 _MEBIBYTE = 1 << 20
 
@@ -60,7 +60,8 @@ def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_
         tables.append({"path": path, "read": done.read, "written": done.written})
         if not as_json:
             print_line(
-                f"{path}: " + (f"{done.read:,} files are {done.written:,} now" if done.read else "has no small files to join")
+                f"{path}: "
+                + (f"{counted(done.read, 'file')}, {done.written:,} now" if done.read else "has no small files to join")
             )
     if as_json:
-        print_result(f"{len(tables)} tables compacted", {"tables": tables})
+        print_result(f"{counted(len(tables), 'table')} compacted", {"tables": tables})

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from headrace.contract.languages import LANGUAGES
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, ProgramGroup, json_option, print_line, print_result
+from headrace.terminal import (
+    EXIT_ENVIRONMENT,
+    EXIT_INVALID,
+    Failure,
+    ProgramGroup,
+    counted,
+    json_option,
+    print_line,
+    print_result,
+)
 
 if TYPE_CHECKING:
     from headrace.scaffold import Created
@@ -117,7 +126,7 @@ def _create(as_json: bool, create: "Callable[[], Created]") -> None:
         text = f"cannot write {error.filename}: {error.strerror}"
         raise Failure(text, EXIT_ENVIRONMENT, summary=_NOTHING) from None
     what = "an application" if created.kind == "app" else f"a {created.kind}"
-    summary = f"created {created.folder}: {what} in {created.language}, {len(created.files)} files"
+    summary = f"created {created.folder}: {what} in {created.language}, {counted(len(created.files), 'file')}"
     if as_json:
         result = {
             "name": created.name,

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from headrace.contract.settings import OF_CONNECTION
-from headrace.terminal import EXIT_INVALID, Failure
+from headrace.terminal import EXIT_INVALID, Connection, Failure
 
 _OF_A_CALL = tuple(setting for setting in OF_CONNECTION.values() if setting.name not in ("gateway", "token_file"))
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -31,17 +31,19 @@ def deployment_option(at_gateway: str) -> Callable[[_C], _C]:
 
 
 def is_given(option: str) -> bool:
-    """Whether an option is on the command line: HEADRACE_GATEWAY and a context in use alone do not choose the gateway."""
+    """Whether an option is on the command line: HEADRACE_GATEWAY alone does not choose the gateway."""
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-def asks_gateway(deployment: Path) -> bool:
+def asks_gateway(deployment: Path, connection: Connection) -> bool:
     """Whether the command asks a gateway, and not the supervisor of a deployment on this machine.
+
+    The gateway of a context in use is asked, unless the command line names a deployment.
 
     Raises:
         Failure: It asks a supervisor, and has options that are for a gateway, or there is no deployment.
     """
-    if is_given("gateway") or is_given("context"):
+    if is_given("gateway") or is_given("context") or (connection.context is not None and not is_given("deployment")):
         return True
     if given := [setting.option for setting in _OF_A_CALL if is_given(setting.name)]:
         text = f"{', '.join(given)}: only with --gateway or --context; without them, the deployment on this machine is asked"

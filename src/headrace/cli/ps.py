@@ -18,6 +18,7 @@ from headrace.terminal import (
     bytes_text,
     connection_options,
     console,
+    counted,
     duration_text,
     json_option,
     print_line,
@@ -41,9 +42,9 @@ _MAX_LINES = 1_000
 def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connection: Connection) -> None:
     """List the processes of deployments: state, restarts, since when, why, version and memory.
 
-    Without --gateway and --context, this asks the supervisor of a deployment on this machine, as the user that runs it. With one
-    of them, it runs anywhere, and lists the processes of all deployments that are registered there: the token needs the right
-    admin, and for a log the right control.
+    Without --gateway and a context, or with --deployment alone, this asks the supervisor of a deployment on this machine, as the
+    user that runs it. Otherwise it runs anywhere, and lists the processes of all deployments that are registered there: the token
+    needs the right admin, and for a log the right control.
 
     \b
     Examples:
@@ -57,7 +58,7 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
     from headrace.configuration import ConfigurationError
     from headrace.deploy import DeploymentError
 
-    by_gateway, only = asks_gateway(deployment), name_at_gateway(deployment)
+    by_gateway, only = asks_gateway(deployment, connection), name_at_gateway(deployment)
     try:
         if process is not None:
             found = _log_by_gateway(connection, only, process, lines) if by_gateway else _log_here(deployment, process, lines)
@@ -67,7 +68,7 @@ def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connect
     except (ConfigurationError, DeploymentError) as error:
         raise Failure(str(error), error.exit_code) from None
     if as_json:
-        print_result(f"{len(listed)} deployments", {"deployments": listed})
+        print_result(counted(len(listed), "deployment"), {"deployments": listed})
     else:
         _print(listed)
 
@@ -134,7 +135,7 @@ def _log_by_gateway(connection: Connection, only: str, process: str, lines: int)
 
 def _print_log(log: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
-        print_result(f"the last {len(log['lines'])} lines of the log of {log['name']}", log)
+        print_result(f"the last {counted(len(log['lines']), 'line')} of the log of {log['name']}", log)
         return
     for line in log["lines"]:
         print_line(line)

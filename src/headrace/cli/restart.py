@@ -36,8 +36,8 @@ _ANSWERS_LATER_S = 5.0
 def restart(name: str, deployment: Path, timeout: float, as_json: bool, connection: Connection) -> None:
     """Restart a connector, an application or a Spark program of a running deployment.
 
-    Without --gateway and --context, this runs on the machine of the deployment, as the user that runs it. With one of them, it
-    runs anywhere: the gateway passes the request on, and the token needs the right control.
+    Without --gateway and a context, or with --deployment alone, this runs on the machine of the deployment, as the user that
+    runs it. Otherwise it runs anywhere: the gateway passes the request on, and the token needs the right control.
 
     It stops as with SIGTERM: a source sends what it has read and waits for acknowledgements, a sink answers what it has received,
     a query ends its micro-batch. It then starts at once. No other process is restarted. The gateway is restarted with SIGTERM to
@@ -56,7 +56,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     from headrace.deploy import DeploymentError, ask_restart, folder_of
 
     try:
-        if asks_gateway(deployment):
+        if asks_gateway(deployment, connection):
             done = _ask_gateway(connection, name, name_at_gateway(deployment), timeout)
         else:
             done = ask_restart(folder_of(deployment), name, timeout)

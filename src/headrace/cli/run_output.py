@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn
 
-from headrace.terminal import Connection, Failure, print_json, print_line
+from headrace.terminal import Connection, Failure, counted, print_json, print_line
 
 REFUSED_FOR_S = 60.0
 """How long a gateway that has refused to answer is not asked again: the token may get the right meanwhile."""
@@ -123,7 +123,7 @@ class Output:
         else:
             print_line(
                 f"{time.strftime('%H:%M:%S')}  micro-batch {now.batch}, {now.batch_ms} ms  "
-                f"{now.acknowledged:,} messages acknowledged, {now.rate:,.0f} a second  lag {now.lag:,}",
+                f"{counted(now.acknowledged, 'message')} acknowledged, {now.rate:,.0f} a second  lag {now.lag:,}",
                 err=True,
             )
 

@@ -14,7 +14,17 @@ from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, spark_options
 from headrace.cli.stored import both_shared_option, checkpoint_of, spark_session, spark_unless_local
 from headrace.contract.names import nearest
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, console, json_option, print_json, print_line, print_result
+from headrace.terminal import (
+    EXIT_INVALID,
+    Failure,
+    ProgramGroup,
+    console,
+    counted,
+    json_option,
+    print_json,
+    print_line,
+    print_result,
+)
 
 if TYPE_CHECKING:
     from headrace.engine import StoredStates
@@ -154,7 +164,9 @@ def rescale(
             )
         except CheckpointError as error:
             raise Failure(str(error)) from None
-    summary = f"{keys:,} states divided among {parallelism} buckets; continue with headrace run {app} --checkpoint {into}"
+    summary = (
+        f"{counted(keys, 'state')} divided among {parallelism} buckets; continue with headrace run {app} --checkpoint {into}"
+    )
     if as_json:
         print_result(summary, {"checkpoint": into, "parallelism": parallelism, "keys": keys})
     else:

@@ -21,6 +21,7 @@ from headrace.deploy.environment import TOKEN, descriptors, environment, may_rea
 from headrace.deploy.gateway import Known
 from headrace.deploy.graph import ApplicationGraph
 from headrace.deploy.status import Kind
+from headrace.terminal import counted
 
 _MAX_NAMES = 100
 """Pipelines, and patterns of streams, that the gateway takes of a process."""
@@ -174,11 +175,11 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
     def detail(seen_at_gateway: Known) -> str:
         if not is_source:
             refused = seen_at_gateway.refused.get(stream_or_sink, 0)
-            return f"{refused:,} messages refused" if refused else ""
+            return f"{counted(refused, 'message')} refused" if refused else ""
         flow = seen_at_gateway.flows.get(instance)
         if flow is None:
             return ""
-        streams = "1 stream" if flow.streams == 1 else f"{flow.streams:,} streams"
+        streams = counted(flow.streams, "stream")
         return flow.trouble or f"{streams}, {flow.acknowledged:,} acknowledged, lag {flow.lag:,}"
 
     environ = environment(deployment, name, configured.gateway)

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from headrace.deploy.status import Condition, ProcessStatus, State, Status
+from headrace.terminal import counted
 from headrace.terminal.tables import plain_table
 
 _FIGURES_EVERY_S = 30.0
@@ -121,7 +122,7 @@ def figures(status: Status) -> str:
     """Returns the throughput of a deployment, in one line."""
     if status.acknowledged is None:
         return "the gateway does not report figures"
-    return f"{status.acknowledged:,} messages acknowledged, {status.rate:,} a second, lag {status.lag or 0:,}"
+    return f"{counted(status.acknowledged, 'message')} acknowledged, {status.rate:,} a second, lag {status.lag or 0:,}"
 
 
 def describe(process: ProcessStatus) -> str:

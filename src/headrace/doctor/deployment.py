@@ -14,7 +14,7 @@ from headrace.contract.names import covers
 from headrace.contract.proxies import grpc_proxy
 from headrace.contract.token_files import TokenFileError, descriptor_of, exposure, read_token
 from headrace.doctor.finding import Finding, Level, Site, failed, ok, skipped, warning
-from headrace.terminal import EXIT_INVALID, bytes_text
+from headrace.terminal import EXIT_INVALID, bytes_text, counted
 
 if TYPE_CHECKING:
     from headrace.connectors.configuration import GatewayTable
@@ -148,7 +148,7 @@ def check_tokens(site: DeploymentSite) -> Finding:
     wrong = [wrong for process in site.processes if (wrong := _wrong_token(process, site.config.tokens)) is not None]
     if wrong:
         return failed("; ".join(wrong), "set token in the table gateway of the process, and its rights in the gateway's tokens")
-    return ok(f"{len(site.processes)} processes have tokens that allow what they do")
+    return ok(f"the tokens allow the work of {counted(len(site.processes), 'process')}")
 
 
 def check_secrets(site: DeploymentSite) -> Finding:
@@ -174,7 +174,7 @@ def check_descriptors(site: DeploymentSite) -> Finding:
     fix = f"ulimit -n {ENOUGH_DESCRIPTORS}, or LimitNOFILE of the unit"
     if hard != resource.RLIM_INFINITY and hard < ENOUGH_DESCRIPTORS:
         fix = f"raise the hard limit, which is {hard:,}: {fix}"
-    return warning(f"each process may have {soft:,} descriptors, and a gateway should have {ENOUGH_DESCRIPTORS:,}", fix)
+    return warning(f"each process may have {counted(soft, 'descriptor')}, and a gateway should have {ENOUGH_DESCRIPTORS:,}", fix)
 
 
 def check_space(site: DeploymentSite) -> Finding:
@@ -190,7 +190,7 @@ def check_space(site: DeploymentSite) -> Finding:
         if free < ENOUGH_BYTES:
             short.append(f"{folder}: {bytes_text(free)} free")
         if found.f_files and found.f_favail < ENOUGH_INODES:
-            short.append(f"{folder}: {found.f_favail:,} inodes free")
+            short.append(f"{folder}: {counted(found.f_favail, 'inode')} free")
     if short:
         return warning("; ".join(short), "free some space, or name folders on a larger disk (folder, checkpoint)")
     return ok("logs and checkpoints have room")

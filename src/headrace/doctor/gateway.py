@@ -15,7 +15,7 @@ from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.doctor.finding import Finding, Site, failed, ok, skipped
 from headrace.gateway_status.document import NO_FAULTS
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
-from headrace.terminal import EXIT_FAILED, Connection, duration_text
+from headrace.terminal import EXIT_FAILED, Connection, counted, duration_text
 
 MAX_COUNT = 20
 """How many parts are listed."""
@@ -166,12 +166,12 @@ def _findings(status: admin_pb2.GetStatusResponse) -> Iterator[Finding]:
         followers = sum(other.root == problem.part != other.part for other in status.problems)
         yield _finding(problem, followers)
     if len(listed) > MAX_COUNT:
-        yield failed(f"{len(listed) - MAX_COUNT:,} more parts are degraded", "list all: headrace status", EXIT_FAILED)
+        yield failed(f"degraded, too: {counted(len(listed) - MAX_COUNT, 'more part')}", "list all: headrace status", EXIT_FAILED)
 
 
 def _finding(problem: admin_pb2.Problem, followers: int) -> Finding:
     """Returns the finding for a part; nothing is wrong with one that is paused or starts."""
     cause = problem.cause if problem.part == problem.root else f"{problem.root}: {problem.cause}"
-    waits = "; 1 more part waits for it" if followers == 1 else f"; {followers:,} more parts wait for it" if followers else ""
+    waits = f"; {counted(followers, 'more part')} {'waits' if followers == 1 else 'wait'} for it" if followers else ""
     found = f"{problem.part} for {duration_text(problem.age_ms)}: {cause}{waits}"
     return ok(found, problem.remedy) if problem.kind in NO_FAULTS else failed(found, problem.remedy, EXIT_FAILED)

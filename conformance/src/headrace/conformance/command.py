@@ -15,6 +15,7 @@ from headrace.terminal import (
     Failure,
     ProgramGroup,
     console,
+    counted,
     json_option,
     print_line,
     print_result,
@@ -184,7 +185,7 @@ def _list(checks: "Sequence[AnyCheck]", as_json: bool) -> None:
     from headrace.terminal.tables import plain_table
 
     if as_json:
-        print_result(f"{len(checks)} checks", {"checks": listing(checks)})
+        print_result(counted(len(checks), "check"), {"checks": listing(checks)})
         return
     table = plain_table("check", "rules", "needs", "fails if", prose=True)
     for check in checks:

@@ -11,7 +11,17 @@ from headrace.connectors_cli.check import check
 from headrace.connectors_cli.loading import connector_of, implementation_of
 from headrace.connectors_cli.positions import positions
 from headrace.connectors_cli.run import run
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, json_option, print_line, print_result
+from headrace.terminal import (
+    EXIT_INVALID,
+    Failure,
+    ProgramGroup,
+    as_typed,
+    console,
+    counted,
+    json_option,
+    print_line,
+    print_result,
+)
 
 if TYPE_CHECKING:
     from headrace.connectors import Catalog, Connector, Parameter
@@ -54,7 +64,7 @@ def list_connectors(as_json: bool) -> None:
         connectors = [_listed(known) for known in found.connectors]
         unavailable = [{"name": one.connector, "origin": one.origin, "error": one.reason} for one in found.unavailable]
         document = {"connectors": connectors, "unavailable": unavailable, "notes": found.notes}
-        print_result(f"{len(connectors)} connectors", document)
+        print_result(counted(len(connectors), "connector"), document)
     else:
         _print_list(found)
 

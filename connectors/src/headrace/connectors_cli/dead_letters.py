@@ -13,6 +13,7 @@ from headrace.terminal import (
     Failure,
     ProgramGroup,
     console,
+    counted,
     json_option,
     own_connection_options,
     print_line,
@@ -60,7 +61,7 @@ def list_files(path: Path, limit: int, as_json: bool) -> None:
     except HeadraceError as error:
         raise Failure(str(error), error.exit_code) from None
     if as_json:
-        print_result(f"{len(letters):,} dead letters", {"dead_letters": [_document(letter) for letter in letters]})
+        print_result(counted(len(letters), "dead letter"), {"dead_letters": [_document(letter) for letter in letters]})
     else:
         _print(letters, limit)
 
@@ -117,11 +118,11 @@ def discard_files(path: Path, yes: bool, as_json: bool) -> None:
             for file in found.discard() if yes else ():
                 removed += found.counts[file]
     except HeadraceError as error:
-        raise Failure(f"{error}; {removed:,} dead letters are discarded", error.exit_code) from None
+        raise Failure(f"{error}; discarded: {counted(removed, 'dead letter')}", error.exit_code) from None
     total = sum(found.counts.values())
     in_use = [{"file": file.name, "reason": reason} for file, reason in found.reasons.items()]
     files = [{"file": file.name, "dead_letters": count} for file, count in found.counts.items()]
-    number = f"{total:,} dead letters in {len(found.counts):,} files of {path}"
+    number = f"{counted(total, 'dead letter')} in {counted(len(found.counts), 'file')} of {path}"
     said = f"discarded {number}" if yes else f"would discard {number}; to do so, repeat this with --yes"
     if as_json:
         print_result(said, {"discarded": yes, "dead_letters": total, "files": files, "in_use": in_use})

@@ -9,7 +9,16 @@ from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway_cli.options import form_option
 from headrace.gateway_cli.previews import content_lines, printable
 from headrace.gateway_cli.replay import replay
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramGroup, connection_options, json_option, print_result, print_text
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    ProgramGroup,
+    connection_options,
+    counted,
+    json_option,
+    print_result,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from headrace.gateway_status.messages import DeadLetterDocument, DeadLettersDocument
@@ -56,7 +65,7 @@ def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connectio
     document = dead_letters_document(answer)
     if as_json:
         count = sum(one["count"] for one in document["sinks"])
-        print_result(f"{count:,} dead letters since the gateway started", document)
+        print_result(f"{counted(count, 'dead letter')} since the gateway started", document)
     else:
         print_text("\n".join(_lines(document, form)))
 

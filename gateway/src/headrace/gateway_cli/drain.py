@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, json_option, print_result, print_text
+from headrace.terminal import (
+    EXIT_FAILED,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    counted,
+    json_option,
+    print_result,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import DrainResponse
@@ -55,6 +64,6 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
 
 def _describe(left: "DrainResponse") -> str:
     return (
-        f"{left.sessions} sessions of sources, {left.sink_sessions} of sinks, "
-        f"{left.unacknowledged_messages:,} messages not acknowledged"
+        f"{counted(left.sessions, 'session')} of sources, {left.sink_sessions} of sinks, "
+        f"{counted(left.unacknowledged_messages, 'message')} not acknowledged"
     )

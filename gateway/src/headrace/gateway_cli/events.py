@@ -15,6 +15,7 @@ from headrace.terminal import (
     Connection,
     ProgramCommand,
     connection_options,
+    counted,
     json_option,
     print_json,
     print_result,
@@ -51,7 +52,7 @@ def events(limit: int, as_json: bool, follow: bool, interval: float, connection:
     with connection.channel() as channel:
         found = fetch_events(channel, connection, limit)
         if as_json and not follow:
-            print_result(f"{len(found['events'])} events since {found['started']}", found)
+            print_result(f"{counted(len(found['events']), 'event')} since {found['started']}", found)
             return
         _print(found["events"], as_json)
         if not follow:

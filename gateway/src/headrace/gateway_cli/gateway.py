@@ -20,6 +20,7 @@ from headrace.terminal import (
     ProgramCommand,
     ProgramGroup,
     connection_options,
+    counted,
     json_option,
     print_line,
     print_result,
@@ -235,7 +236,7 @@ def reload(as_json: bool, connection: Connection) -> None:
     with connection.failures("nothing has changed"), connection.channel() as channel:
         answer = AdminServiceStub(channel).Reload(ReloadRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     changes = list(answer.changes)
-    summary = f"{len(changes)} changes are in effect" if changes else "nothing has changed"
+    summary = f"in effect: {counted(len(changes), 'change')}" if changes else "nothing has changed"
     if as_json:
         print_result(summary, {"changes": changes})
     else:

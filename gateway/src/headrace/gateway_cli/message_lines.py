@@ -8,7 +8,7 @@ from rich.text import Text
 
 from headrace.gateway_cli.problems import one_line
 from headrace.gateway_status.timeline import MESSAGE_STATES
-from headrace.terminal import duration_text
+from headrace.terminal import counted, duration_text
 
 _MAX_PIPELINES = 20
 """How many pipelines are shown; the JSON document has more."""
@@ -28,7 +28,7 @@ def message_lines(document: Mapping[str, Any]) -> Iterator[Text]:
     for reader in document["pipelines"][:_MAX_PIPELINES]:
         yield from _reader(reader)
     if (more := len(document["pipelines"]) - _MAX_PIPELINES) > 0:
-        yield Text(f"  and {more:,} more pipelines", style="dim")
+        yield Text(f"  and {counted(more, 'more pipeline')}", style="dim")
     if document["problem"] is not None and document["problem"] not in [reader["problem"] for reader in document["pipelines"]]:
         yield from _problem(document["problem"], "  ")
 

@@ -8,7 +8,16 @@ import click
 from headrace.contract.limits import MAX_PEEK
 from headrace.gateway_cli.options import form_option
 from headrace.gateway_cli.previews import preview_lines
-from headrace.terminal import Connection, ProgramCommand, connection_options, json_option, print_json, print_result, print_text
+from headrace.terminal import (
+    Connection,
+    ProgramCommand,
+    connection_options,
+    counted,
+    json_option,
+    print_json,
+    print_result,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import PeekResponse
@@ -52,6 +61,6 @@ def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connecti
                 print_json(document, compact=True)
     not_shown = 0 if sample is None else sample.not_shown
     if as_json:
-        print_result(f"{not_shown:,} messages were not shown", {"not_shown": not_shown}, compact=True)
+        print_result(f"not shown: {counted(not_shown, 'message')}", {"not_shown": not_shown}, compact=True)
     elif sample is not None:
-        print_text(f"{not_shown:,} messages were not shown", err=True)
+        print_text(f"not shown: {counted(not_shown, 'message')}", err=True)

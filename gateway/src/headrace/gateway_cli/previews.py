@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.gateway_status.messages import ContentDocument, MessagePreviewDocument, PreviewDocument
 
+from headrace.terminal import counted
+
 FORMS = ("auto", "text", "json", "hex")
 """How a value is shown; auto is JSON or text if it is one of them, and otherwise hex."""
 _HEX_WIDTH = 16
@@ -26,7 +28,7 @@ def content_lines(message: "ContentDocument", form: str) -> list[str]:
     facts = [
         *([f"key {_one_line(key)}"] if key is not None else []),
         *([message["event_time"]] if message["event_time"] is not None else []),
-        "null" if value is None else f"{value['size']:,} bytes",
+        "null" if value is None else counted(value["size"], "byte"),
     ]
     headers = [
         f"  {printable(header['name'])}: {'null' if header['value'] is None else _one_line(header['value'])}"

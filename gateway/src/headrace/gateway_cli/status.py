@@ -15,6 +15,7 @@ from headrace.terminal import (
     ProgramCommand,
     connection_options,
     console,
+    counted,
     json_option,
     print_result,
 )
@@ -132,7 +133,7 @@ def fetch_status(channel: "grpc.Channel", connection: Connection) -> "StatusDocu
 
 def _summary(document: "StatusDocument") -> str:
     """Returns one line that says whether all is well."""
-    return f"{document['problems_in_all']:,} problems" if document["problems"] else "all is well"
+    return counted(document["problems_in_all"], "problem") if document["problems"] else "all is well"
 
 
 def _view(channel: "grpc.Channel", connection: Connection) -> "RenderableType":

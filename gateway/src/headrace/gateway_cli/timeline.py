@@ -15,6 +15,7 @@ from headrace.terminal import (
     ProgramCommand,
     connection_options,
     console,
+    counted,
     json_option,
     print_result,
 )
@@ -73,7 +74,7 @@ def timeline(
             watch_json(fetch, interval) if as_json else watch_view(view, interval)
         elif as_json:
             found = fetch()
-            print_result(f"{len(found['batches'])} micro-batches of pipeline {name}", found)
+            print_result(f"{counted(len(found['batches']), 'micro-batch')} of pipeline {name}", found)
         else:
             console().print(view())
 
@@ -95,7 +96,7 @@ def _only_pipeline(channel: "grpc.Channel", connection: Connection) -> str:
     if len(names) > 1:
         more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
         known = ", ".join(names[:_MAX_NAMES])
-        raise Failure(f"the gateway knows {len(names):,} pipelines, name one of them: {known}{more}", EXIT_INVALID)
+        raise Failure(f"the gateway knows {counted(len(names), 'pipeline')}, name one of them: {known}{more}", EXIT_INVALID)
     return names[0]
 
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headrace.gateway_cli.problems import one_line
-from headrace.terminal import duration_text
+from headrace.terminal import counted, duration_text
 from headrace.terminal.tables import FittingTable, new_table
 
 STAGES = ("planned", "read", "processed", "staged", "voted", "committed", "sink_committed", "acknowledged")
@@ -38,7 +38,7 @@ def batch_table(document: Mapping[str, Any]) -> RenderableType:
             "-" if stream["messages"] is None else f"{stream['messages']:,}",
         )
     missing = batch["streams_in_all"] - len(batch["streams"])
-    more = [Text(f"  and {missing:,} more streams", style="dim")] if missing else []
+    more = [Text(f"  and {counted(missing, 'more stream')}", style="dim")] if missing else []
     return Group(_stages({**document, "summary": {}}), *_notes([batch]), streams, *more)
 
 

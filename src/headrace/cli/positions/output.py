@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.positions.move import Move
 from headrace.contract.names import covers
-from headrace.terminal import console, print_line, print_result
+from headrace.terminal import console, counted, print_line, print_result
 
 if TYPE_CHECKING:
     from headrace.engine import Change, StoredPositions
@@ -41,10 +41,10 @@ def _notes(stored: "StoredPositions", changes: "Sequence[Change]", move: Move) -
     again, skipped = sum(change.again for change in changes), sum(change.skipped for change in changes)
     found = []
     if again:
-        found.append(f"at most {again:,} messages come again: the difference of the sequences, which may have gaps")
+        found.append(f"at most {counted(again, 'message')} again: the difference of the sequences, which may have gaps")
         found.append("their results are new transactions, which sinks write in addition to the earlier ones")
     if skipped:
-        found.append(f"at most {skipped:,} messages are skipped: the query never reads them")
+        found.append(f"skipped, and never read: at most {counted(skipped, 'message')}")
     if stored.kept is not Kept.NOWHERE:
         if move.states == "drop":
             found.append("the query begins without states and without event time")
@@ -122,7 +122,7 @@ def show_batches(stored: "StoredPositions", streams: Sequence[str], as_json: boo
         if not streams or any(covers(text, name) for text in streams)
     ]
     if as_json:
-        print_result(f"positions of {len(stored.points)} pipelines, by micro-batch", {"batches": rows})
+        print_result(f"positions of {counted(len(stored.points), 'pipeline')}, by micro-batch", {"batches": rows})
         return
     table = plain_table("micro-batch", "planned", "pipeline", "stream", "position")
     for row in rows:

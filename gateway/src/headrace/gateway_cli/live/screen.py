@@ -11,7 +11,7 @@ from headrace.gateway_cli.live.rows import Row, Shown
 from headrace.gateway_cli.live.state import State
 from headrace.gateway_cli.live.views import VIEWS, fitting
 from headrace.gateway_cli.problems import one_line, problem_lines
-from headrace.terminal import bytes_text, duration_text
+from headrace.terminal import bytes_text, counted, duration_text
 
 _BAD = frozenset({"trouble", "stalled", "source stalled"})
 _POOR = frozenset({"detached", "waits", "no credit", "paused"})
@@ -63,7 +63,7 @@ def _health(document: Mapping[str, Any], width: int, height: int) -> list[Text]:
     lines = [part for line in problem_lines(document) for part in _wrapped(line, width)]
     if len(lines) <= height:
         return lines
-    rest = Text(f"  ... headrace status shows all {document['problems_in_all']:,} problems", style="red")
+    rest = Text(f"  ... headrace status shows all: {counted(document['problems_in_all'], 'problem')}", style="red")
     return [*lines[: max(0, height - 1)], rest]
 
 
@@ -119,7 +119,7 @@ def _row(row: Row, columns: list[tuple[Any, int]], *, is_stale: bool) -> Text:
 
 def _footer(state: State, rows: int, top: int, page: int) -> Text:
     if state.is_typing:
-        return Text(f"filter: {state.filter}_  {rows:,} rows  (Enter keeps it, Escape clears it)", style="bold")
+        return Text(f"filter: {state.filter}_  {counted(rows, 'row')}  (Enter keeps it, Escape clears it)", style="bold")
     where = f"{top + 1 if rows else 0:,}-{min(rows, top + page):,} of {rows:,}"
     kept = f"  filter: {state.filter} (Escape)" if state.filter else ""
     return Text(f"{where}{kept}  {_KEYS}", style="dim")

@@ -1,0 +1,73 @@
+"""Counts for people: one deployment is no "1 deployments"."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.terminal import counted
+
+ROOT = Path(__file__).parents[2]
+OF_COMMANDS = (
+    "src/headrace/cli",
+    "src/headrace/deploy/view.py",
+    "src/headrace/deploy/plan.py",
+    "src/headrace/doctor",
+    "gateway/src/headrace/gateway_cli",
+    "connectors/src/headrace/connectors_cli",
+    "conformance/src/headrace/conformance/command.py",
+)
+PLURAL = re.compile(r" (?:[a-z-]+ )?[a-z-]{3,}s\b")
+"""What follows a count that is meant to be one of several."""
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "said"),
+    [
+        (0, "deployment", "0 deployments"),
+        (1, "deployment", "1 deployment"),
+        (1, "process", "1 process"),
+        (2, "process", "2 processes"),
+        (1_000, "micro-batch", "1,000 micro-batches"),
+        (2, "dead letter", "2 dead letters"),
+    ],
+)
+def test_one_thing_is_named_in_the_singular(count: int, noun: str, said: str) -> None:
+    assert counted(count, noun) == said
+
+
+@given(st.integers(0, 10**12))
+def test_only_one_is_one(count: int) -> None:
+    assert counted(count, "file").endswith("s") == (count != 1)
+
+
+def test_no_command_writes_a_plural_behind_a_count_without_looking_at_the_count() -> None:
+    """`{len(found)} files` and `{count:,} files`: `counted` chooses."""
+    modules = [path for place in OF_COMMANDS for path in _modules(ROOT / place)]
+    assert len(modules) > 30
+    assert [f"{path.relative_to(ROOT)}:{line}" for path in modules for line in _plurals(path)] == []
+
+
+def _modules(place: Path) -> list[Path]:
+    return [place] if place.is_file() else sorted(place.rglob("*.py"))
+
+
+def _plurals(path: Path) -> Iterator[int]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            for value, following in zip(node.values, node.values[1:], strict=False):
+                if isinstance(following, ast.Constant) and _is_count(value) and PLURAL.match(str(following.value)):
+                    yield node.lineno
+
+
+def _is_count(value: ast.expr) -> bool:
+    if not isinstance(value, ast.FormattedValue):
+        return False
+    has_commas = value.format_spec is not None and ast.unparse(value.format_spec) in ("f','", "f',d'")
+    is_length = isinstance(value.value, ast.Call) and ast.unparse(value.value.func) == "len"
+    # One that is larger by a constant is no count of things that may be one: a limit.
+    return (has_commas or is_length) and not (isinstance(value.value, ast.Name) and value.value.id.isupper())
