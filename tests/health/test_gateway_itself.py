@@ -19,7 +19,7 @@ DESCRIPTORS, LEFT = 400, 25
 
 
 class Proxy:
-    """A proxy that refuses every call until it is told where to lead."""
+    """A proxy that refuses every call until a test opens it."""
 
     def __init__(self) -> None:
         self.leads_to: str | None = None
