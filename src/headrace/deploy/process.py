@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,7 +14,7 @@ from headrace.deploy.logs import last_error_line, last_warning, size_of
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Role
 from headrace.deploy.status import Kind, State
-from headrace.processes import OwnedProcess
+from headrace.processes import MemoryKills, OwnedProcess, memory_kills
 
 STOPS_WITHIN_S = 20.0
 """How long a process may take to end before it is restarted; it is killed then."""
@@ -63,6 +63,8 @@ class SupervisedProcess:
     _was_asked: bool = False
     """Whether this run was asked to end: a second SIGTERM would end it without its last work."""
     _log_offset: int = 0
+    _memory_kills: MemoryKills = field(default_factory=MemoryKills)
+    """What the kernel had killed for lack of memory when this run began."""
     _runs_since: float = 0.0
 
     @property
@@ -92,6 +94,7 @@ class SupervisedProcess:
         if self.state in (State.WAITS, State.FAILS) and not self.process.runs and now >= self.due_at:
             self.restarts += bool(self.process.pids)
             self._log_offset = _size_of(self.process.log, self.disk)
+            self._memory_kills = memory_kills()
             self.process.environ = self._environ()
             try:
                 self.process.start()
@@ -195,8 +198,11 @@ class SupervisedProcess:
         self.state, self.due_at, self.failures, self.reason = State.WAITS, now, 0, None
 
     def _why(self, code: int) -> str:
-        """Returns one line: how it ended, and its last error if it printed one."""
-        return end_of(self.process, self.disk, self._log_offset, code)
+        """Returns one line: how it ended, its last error if it printed one, and whether memory was lacking."""
+        how = end_of(self.process, self.disk, self._log_offset, code)
+        # It may have ended itself since its JVM was killed.
+        lacked = "" if code == 0 else memory_kills().since(self._memory_kills)
+        return f"{how}; {lacked}" if lacked else how
 
 
 def _installed_version() -> str:
