@@ -55,14 +55,14 @@ class Deployed(Site):
 
 
 @asynccontextmanager
-async def deployed(folder: Path, more: str = "") -> AsyncIterator[Deployed]:
+async def deployed(folder: Path, **variables: str) -> AsyncIterator[Deployed]:
     """A deployment of two connectors, whose gateway answers over HTTP."""
     http = free_address()
     (folder / "in").mkdir()
     (folder / "gateway.toml").write_text(HTTP.format(http=http))
     assert GATEWAY in DEPLOYMENT
-    (folder / NAME).write_text(DEPLOYMENT.replace(GATEWAY, f'{GATEWAY}config = "gateway.toml"\n') + more)
-    async with running(folder) as run:
+    (folder / NAME).write_text(DEPLOYMENT.replace(GATEWAY, f'{GATEWAY}config = "gateway.toml"\n'))
+    async with running(folder, **variables) as run:
         document = await run.until(is_running)
         reading = asyncio.create_task(_read(run))
         try:
