@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -131,6 +132,21 @@ def test_a_process_is_killed_where_descriptors_are_exhausted(
     monkeypatch.setattr(owned_module, "_GONE_WITHIN_S", 0.1)
     process.send_kill()
     assert code_of(process) == -signal.SIGKILL
+
+
+def test_a_process_without_descendants_has_ended_soon_where_descriptors_are_exhausted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owned_module, "_GONE_WITHIN_S", 3_600.0)
+    process = started(tmp_path, "exec sleep 600")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        process.send_kill()
+        code = code_of(process)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert code == -signal.SIGKILL
 
 
 ADOPTS = """

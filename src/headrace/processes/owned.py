@@ -1,6 +1,7 @@
 """A process that is restarted, and killed together with all its descendants, and that no SIGHUP ends."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -18,6 +19,8 @@ from headrace.processes import begin
 
 _TAIL_LINES = 15
 _GONE_WITHIN_S = 10.0
+_UNLISTED_WITHIN_S = 2.0
+"""The same while processes cannot be listed, for want of descriptors: the group of the leader needs no list to be killed."""
 _MOMENT_S = 0.05
 UNKNOWN = 255
 """The exit code of a process for which somebody else has waited: nobody can tell that it ended well."""
@@ -144,7 +147,7 @@ class OwnedProcess:
         """Kills descendants. Returns whether none is left, or the rest have had their time."""
         now = time.monotonic()
         self._ended_at = now if self._ended_at is None else self._ended_at
-        while _send_kill(self.pid) and time.monotonic() < self._ended_at + _GONE_WITHIN_S:
+        while _send_kill(self.pid) and time.monotonic() < self._ended_at + _patience_s():
             if time.monotonic() >= now + _MOMENT_S:
                 return False
             time.sleep(0.005)
@@ -234,6 +237,16 @@ def _send_kill(session: int) -> bool:
     except OSError:
         # They cannot be listed: the descriptors are exhausted.
         return True
+
+
+def _patience_s() -> float:
+    """Returns how long descendants are waited for that may be left."""
+    try:
+        os.close(os.open("/proc", os.O_RDONLY | os.O_DIRECTORY))
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return _UNLISTED_WITHIN_S
+    return _GONE_WITHIN_S
 
 
 def _members(session: int) -> list[int]:
