@@ -113,6 +113,10 @@ CAN_BE: Mapping[str, set[str]] = {
     "Pipeline.on_error": set(),
     "after": {"no time"},
     "as_of": {"True"},
+    "concurrency": {"60"},
+    "retries": {"0", "60"},
+    "map_async.function": {"an async function"},
+    "map_async.setup": {"None", "an async function", "a function without parameters"},
     "approximate": {"True"},
     "by": {"None"},
     "n": {"60"},
@@ -208,6 +212,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "Pipeline": {"name": "odd"},
     "source": {"streams": "s/*"},
     "map": {"function": repr},
+    "map_async": {"function": is_async},
     "flat_map": {"function": repr},
     "filter": {"function": bool},
     "map_with_headers": {"function": lambda value, headers: value},
@@ -308,6 +313,7 @@ def methods() -> Iterator[tuple[str, str, Callable[[], Callable[..., Any]]]]:
 
 ELSEWHERE: Mapping[str, str] = {
     "Aggregation": "its methods are called by steps, which check what they return: test_returned",
+    "Call": "what the function of map_async receives: test_map_async",
     "Context": "below",
     "Headers": "below",
     "KeyStates": "test_returned",

@@ -13,6 +13,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from headrace.pipelines import (
     Aggregation,
+    Call,
     Context,
     Flow,
     GraphError,
@@ -252,6 +253,21 @@ def test_steps_keep_and_change_types() -> None:
     assert_type(by_item.stateful_flat(spread, basket), KeyedFlow[bytes])
     assert_type(by_item.deduplicate(lambda order: order.item, within="1 hour"), KeyedFlow[Order])
     assert_type(by_item.window(tumbling("1 hour")).late_values(), KeyedFlow[Order])
+
+
+def test_async_functions_give_what_they_return() -> None:
+    async def looked_up(order: Order, call: Call) -> str | None:
+        return f"{order.item} {call.id}"
+
+    async def of_text(value: str, call: Call) -> int:
+        return len(value)
+
+    flow = orders(Pipeline("typed"))
+    assert_type(flow.map_async(looked_up, concurrency=5, timeout="1s", retries=2, setup=list), Flow[str])
+    assert_type(flow.key_by(lambda order: order.item).map_async(looked_up, name="again"), KeyedFlow[str])
+    flow.map_async(of_text)  # type: ignore
+    with pytest.raises(GraphError):
+        flow.map_async(lambda order, call: order.item, name="ordinary")  # type: ignore
 
 
 def test_joins_have_pairs_and_none_where_a_side_may_be_missing() -> None:

@@ -12,6 +12,7 @@ from headrace.pipelines._windowed import Windowed
 from headrace.pipelines.elements.headers import Header, Headers
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.steps.aggregation import Aggregation, Window, collect, count, maximum, mean, minimum, total
+from headrace.pipelines.steps.async_map import Call
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.key_states import KeyStates
 from headrace.pipelines.steps.step import OnError
@@ -22,6 +23,7 @@ from headrace.pipelines.windows.windows import count_window, session, sliding, t
 
 __all__ = [
     "Aggregation",
+    "Call",
     "Context",
     "Flow",
     "FormatError",

@@ -1,12 +1,13 @@
 """Flows: the values between the sources and the sinks of a pipeline. Each method adds a step."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headrace.pipelines import arguments as check
 from headrace.pipelines import methods
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines.async_steps import mapped_async
 from headrace.pipelines.build import own_name
 from headrace.pipelines.elements.elements import Key
 from headrace.pipelines.elements.headers import Header, Headers
@@ -17,6 +18,7 @@ from headrace.pipelines.formats import Format, columns_of
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.methods import Method
 from headrace.pipelines.split_steps import split_into
+from headrace.pipelines.steps.async_map import Call
 from headrace.pipelines.steps.columnar import DecodeColumns, ToColumns
 from headrace.pipelines.steps.deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
 from headrace.pipelines.steps.stateless import Merge
@@ -43,6 +45,36 @@ class Flow(TableJoins[T_co]):
     def map(self, function: Callable[[T_co], U | None], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[U]":
         """Applies a function to each value. Results that are None are dropped."""
         return Flow(self._builder, self._then(methods.MAP, function, name, on_error))
+
+    def map_async(
+        self,
+        function: Callable[[T_co, Call], Awaitable[U | None]],
+        *,
+        concurrency: int = 100,
+        timeout: timedelta | str = "30 seconds",
+        retries: int = 0,
+        setup: Callable[[], object] | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "Flow[U]":
+        """Applies an async function to each value, to several at a time. Results that are None are dropped; the order is kept.
+
+        A call may be repeated, after a fault also if it succeeded: its `Call` has an id that stays the same.
+
+        Args:
+            function: Called with a value and a `Call`, on an event loop of the process.
+            concurrency: How many calls a process makes at a time, at most 10,000.
+            timeout: How long an attempt may take: a timedelta, or text such as "2 seconds".
+            retries: How often a call that raises or takes too long is repeated, after 0.1 s, 0.2 s and so on up to 5 s.
+            setup: Makes the `Call.client` of each process, such as a session of an HTTP library; may be async.
+            name: The step's name.
+            on_error: The policy for values whose last attempt fails. If `setup` raises, the query fails.
+
+        Raises:
+            GraphError: A parameter is invalid.
+        """
+        number = mapped_async(self._builder, self._number, function, concurrency, timeout, retries, setup, name, on_error)
+        return Flow(self._builder, number)
 
     def flat_map(
         self, function: Callable[[T_co], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
@@ -277,6 +309,21 @@ class KeyedFlow(Flow[T_co], IntervalJoins[T_co], States[T_co]):
     ) -> "KeyedFlow[U]":
         """Applies a function to each value. Results that are None are dropped."""
         return KeyedFlow(self._builder, self._then(methods.MAP, function, name, on_error))
+
+    def map_async(
+        self,
+        function: Callable[[T_co, Call], Awaitable[U | None]],
+        *,
+        concurrency: int = 100,
+        timeout: timedelta | str = "30 seconds",
+        retries: int = 0,
+        setup: Callable[[], object] | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]":
+        """Applies an async function to each value, as `Flow.map_async`."""
+        number = mapped_async(self._builder, self._number, function, concurrency, timeout, retries, setup, name, on_error)
+        return KeyedFlow(self._builder, number)
 
     def flat_map(
         self, function: Callable[[T_co], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None

@@ -119,6 +119,22 @@ def function(where: str, parameter: str, value: Any, *called_with: str, instead_
         raise GraphError(f"{where}: {parameter} is called with ({arguments}), which {excerpt(value)} does not take")
 
 
+def async_function(where: str, parameter: str, value: Any, *called_with: str) -> None:
+    """Checks an async function, which returns its result once it is awaited."""
+    if not callable(value) or not _is(value, inspect.iscoroutinefunction):
+        raise GraphError(f"{where}: {parameter} must be an async function, not {excerpt(value)}: for an ordinary one, use map")
+    if not _takes(value, len(called_with)):
+        raise GraphError(f"{where}: {parameter} is called with ({', '.join(called_with)}), which {excerpt(value)} does not take")
+
+
+def maker(where: str, parameter: str, value: Any) -> None:
+    """Checks a function without parameters, ordinary or async, that makes what a process needs once."""
+    if not callable(value) or _is(value, inspect.isasyncgenfunction) or _is(value, inspect.isgeneratorfunction):
+        raise GraphError(f"{where}: {parameter} must be a function that returns something, not {excerpt(value)}")
+    if not _takes(value, 0):
+        raise GraphError(f"{where}: {parameter} is called without arguments, which {excerpt(value)} does not take")
+
+
 def factory(where: str, parameter: str, value: Any) -> Any:
     """Checks a function that makes a new state or accumulator; returns one."""
     if not callable(value):

@@ -1,0 +1,159 @@
+"""The step that awaits an async function for many values at once, on an event loop of the process."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import repeat
+from typing import Any
+from uuid import uuid4
+
+from headrace.pipelines._errors import Unavailable, reason_of
+from headrace.pipelines.elements.elements import Elements
+from headrace.pipelines.steps.event_loop import event_loop
+from headrace.pipelines.steps.returned import present
+from headrace.pipelines.steps.step import Cell, OnError, Step, StepPass
+from headrace.pipelines.steps.watch import Watch
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+"""The pauses before a call is repeated, in seconds; each is twice as long as the one before."""
+
+
+class Call:
+    """A call of the function of `map_async`.
+
+    Attributes:
+        attempt: The number of the attempt, from 1.
+        client: What `setup` has returned in this process; None without it.
+    """
+
+    __slots__ = ("_what", "attempt", "client")
+
+    def __init__(self, what: tuple[Any, ...], attempt: int, client: Any) -> None:
+        self._what, self.attempt, self.client = what, attempt, client
+
+    @property
+    def id(self) -> str:
+        """Identifies the value: the same whenever its message is processed again, and in each attempt.
+
+        A service that knows ids of requests can so recognise a repeated one.
+        """
+        return blake2b(repr(self._what).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Failure:
+    error: BaseException
+
+
+_SKIPPED: Any = object()
+"""The outcome of a value whose call was not made, or cancelled, since the query fails."""
+
+
+class _Stop(Exception):
+    """A call has failed, and with it the query."""
+
+
+@dataclass(frozen=True, eq=False)
+class AsyncMap(Step):
+    """Applies an async function to each value, to several at a time. Results that are None are dropped.
+
+    Attributes:
+        function: Called with a value and a `Call`.
+        setup: Returns the client of each process; None if there is none.
+        concurrency: How many calls run at a time, at most.
+        timeout_s: How long an attempt may take, in seconds.
+        retries: How often a call that fails is repeated.
+        token: Identifies the step in each process that it is sent to.
+    """
+
+    function: Callable[[Any, Call], Awaitable[Any]]
+    setup: Callable[[], Any] | None
+    concurrency: int
+    timeout_s: float
+    retries: int
+    token: str = field(default_factory=lambda: uuid4().hex)
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "map_async"
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The results, in the order of the elements, once all calls have ended."""
+        if not elements:
+            return elements
+        loop, (cell, notes) = event_loop(), step_pass.notes(self, elements)
+        try:
+            client = None if self.setup is None else loop.client(self.token, self.setup)
+        except Exception as error:
+            step_pass.failed(self, elements, 0, Unavailable(f"setup raised {type(error).__name__}: {reason_of(error)}"))
+            raise
+        outcomes = loop.run(self._outcomes(elements.values, _identities(self.name, elements), client, cell, notes))
+        results, indices = list[Any](), list[int]()
+        for index, outcome in enumerate(outcomes):
+            if outcome is _SKIPPED or outcome is None:
+                continue
+            try:
+                if type(outcome) is _Failure:
+                    raise outcome.error
+                results.append(present(outcome))
+                indices.append(index)
+            except BaseException as error:
+                step_pass.failed(self, elements, index, error)
+        return elements.changed(results, indices)
+
+    async def _outcomes(
+        self, values: Sequence[Any], identities: Sequence[tuple[Any, ...]], client: Any, cell: Cell, notes: Sequence[int]
+    ) -> list[Any]:
+        """The result or the failure of each value's call."""
+        outcomes, waiting, watch = [_SKIPPED] * len(values), iter(range(len(values))), Watch(self.timeout_s)
+        function, retries, stops = self.function, self.retries, self.on_error is OnError.FAIL
+
+        async def take() -> None:
+            task = asyncio.current_task()
+            assert task is not None, "the group runs it in one"
+            for index in waiting:
+                cell[0] = notes[index]
+                for attempt in range(1, retries + 2):
+                    watch.begin(task)
+                    try:
+                        outcomes[index] = await function(values[index], Call(identities[index], attempt, client))
+                        break
+                    except BaseException as error:
+                        outcomes[index] = _Failure(watch.reason(task, error))
+                    finally:
+                        watch.end(task)
+                    if attempt <= retries:
+                        await asyncio.sleep(min(FIRST_PAUSE_S * 2 ** (attempt - 1), LONGEST_PAUSE_S))
+                if stops and type(outcomes[index]) is _Failure:
+                    raise _Stop
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.concurrency, len(values))):
+                    group.create_task(take())
+        except* _Stop:
+            pass
+        finally:
+            watch.close()
+        return outcomes
+
+
+def _identities(step: str, elements: Elements) -> list[tuple[Any, ...]]:
+    """What identifies each element, independently of the division into micro-batches."""
+    origin, count = elements.origin, len(elements)
+    places = list(elements.places())
+    sequences, stream = origin.sequences.tolist(), origin.stream
+    keys = repeat(None, count) if elements.keys is None else elements.keys
+    times = repeat(None, count) if elements.times is None else elements.times.tolist()
+    found = [(step, stream, sequences[place], key, time) for place, key, time in zip(places, keys, times, strict=True)]
+    if len(set(places)) == count:
+        return found
+    counts, numbered = Counter[tuple[Any, ...]](), list[tuple[Any, ...]]()
+    for what in found:
+        # The first one is identified as if it were alone.
+        numbered.append((*what, counts[what]) if counts[what] else what)
+        counts[what] += 1
+    return numbered

@@ -1,0 +1,235 @@
+"""Async functions give what a loop over the values gives, several at a time, in order, within their bounds."""
+
+import asyncio
+import sys
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.stages import Stages
+from tests.pipelines.rig import cut
+
+from headrace.pipelines import Call, Flow, Message, OnError, Pipeline, StepError, Trial
+
+PROPERTY = settings(max_examples=40, derandomize=True, database=None, deadline=None)
+
+
+def messages(numbers: list[int]) -> list[Message]:
+    return [Message(b"%d" % number, b"k", None, "n/0", at) for at, number in enumerate(numbers, 1)]
+
+
+def app_of(function: Any, on_error: OnError = OnError.FAIL, **arguments: Any) -> Pipeline:
+    app = Pipeline("app", on_error=on_error, dead_letters="failed" if on_error is OnError.DEAD_LETTER else None)
+    found: Flow[Any] = app.source("n/*", decode=int).map_async(function, name="call", **arguments)
+    found.sink("out", encode=lambda value: str(value).encode())
+    return app
+
+
+@PROPERTY
+@given(
+    numbers=st.lists(st.integers(0, 40), max_size=30),
+    cuts=st.lists(st.integers(0, 100), max_size=5),
+    restarts=st.lists(st.booleans(), min_size=1, max_size=6),
+    buckets=st.integers(1, 8),
+    concurrency=st.integers(1, 9),
+)
+def test_results_are_in_order_and_ids_stay_the_same_whatever_the_micro_batches_restarts_and_buckets(
+    numbers: list[int], cuts: list[int], restarts: list[bool], buckets: int, concurrency: int
+) -> None:
+    ids: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+
+    def application(run: str) -> Pipeline:
+        async def early(number: int, call: Call) -> int | None:
+            for _ in range(number % 5):
+                await asyncio.sleep(0)
+            if number % 11 == 10:
+                raise ValueError(f"{number} is not good")
+            return None if number % 7 == 6 else number * 10
+
+        async def late(text: str, call: Call) -> str:
+            await asyncio.sleep(0)
+            ids[text, int(text.split()[0])].append(call.id)
+            return text
+
+        app = Pipeline("app", on_error=OnError.DEAD_LETTER, dead_letters="failed")
+        tens = app.source("n/*", decode=int).map_async(early, concurrency=concurrency)
+        counted = tens.key_by(lambda ten: ten % 3).stateful(
+            lambda ten, state: state.append(ten) or f"{len(state)} {ten}", list, name="n"
+        )
+        counted.map_async(late, concurrency=concurrency).sink("out")
+        return app
+
+    trial, stages = Trial(application("trial"), buckets=buckets), Stages(application("stages"), buckets, failing=0.2)
+    for number, batch in enumerate(cut(messages(numbers), cuts)):
+        trial.send(*batch)
+        stages.send(*batch)
+        if restarts[number % len(restarts)]:
+            trial.restart()
+    good = [number for number in numbers if number % 11 != 10]
+    by_key: defaultdict[int, list[str]] = defaultdict(list)
+    for ten in (number * 10 for number in good if number % 7 != 6):
+        by_key[ten % 3].append(f"{len(by_key[ten % 3]) + 1} {ten}")
+    for key, texts in by_key.items():
+        assert [one.value.decode() for one in trial.written["out"] if one.key == key] == texts
+    assert sorted(value for _, value in stages.written["out"]) == sorted(trial.values("out"))
+    assert sum(map(len, by_key.values())) == len(trial.values("out"))
+    assert len(trial.failed) == len(numbers) - len(good)
+    assert all("step early, stream n/0, sequence" in reason and "is not good" in reason for reason in trial.failed)
+    # Each value has one id, in the trial and in each attempt of a stage; values that are alike in two keys have two.
+    different = Counter(text for texts in by_key.values() for text in texts)
+    for (text, _), some in ids.items():
+        assert len(set(some)) == different[text]
+
+
+def test_so_many_calls_run_at_a_time_and_no_more() -> None:
+    running, most, full = 0, 0, asyncio.Event()
+
+    async def call(number: int, call: Call) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 7:
+            full.set()
+        await full.wait()
+        running -= 1
+        return number
+
+    trial = Trial(app_of(call, concurrency=7, timeout="1 minute"))
+    trial.send(*messages(list(range(50))))
+    assert trial.values("out") == [b"%d" % number for number in range(50)]
+    assert (most, running) == (7, 0)
+
+
+def test_a_call_that_fails_is_repeated_with_its_id_as_often_as_said() -> None:
+    seen = list[tuple[int, str]]()
+
+    async def call(number: int, call: Call) -> int:
+        seen.append((call.attempt, call.id))
+        if call.attempt < number:
+            raise ConnectionError(f"attempt {call.attempt}")
+        return number
+
+    trial = Trial(app_of(call, OnError.DEAD_LETTER, retries=1, concurrency=1))
+    trial.send(*messages([1, 2, 3]))
+    assert trial.values("out") == [b"1", b"2"]
+    assert [attempt for attempt, _ in seen] == [1, 1, 2, 1, 2]
+    assert len({id for _, id in seen}) == 3
+    (reason,) = trial.failed
+    assert "sequence 3: ConnectionError: attempt 2" in reason
+
+
+def test_a_call_that_takes_too_long_is_cancelled_and_fails() -> None:
+    cancelled = list[int]()
+
+    async def call(number: int, call: Call) -> int:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(number)
+            raise
+        return number
+
+    trial = Trial(app_of(call, OnError.SKIP, timeout="10ms"))
+    trial.send(*messages([4]))
+    assert (trial.values("out"), cancelled, trial.counts["skipped", "call"]) == ([], [4], 1)
+    with pytest.raises(StepError, match=r"step call, .*: TimeoutError: the call took longer than 0.01 s"):
+        Trial(app_of(call, timeout="10ms")).send(*messages([5]))
+
+
+def test_a_call_that_ends_in_spite_of_being_too_late_has_its_result_and_the_next_ones_are_watched() -> None:
+    async def call(number: int, call: Call) -> int:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if number == 9:
+                raise
+        return number
+
+    trial = Trial(app_of(call, OnError.SKIP, timeout="10ms", concurrency=1))
+    trial.send(*messages([7, 9, 8, 9]))
+    assert (trial.values("out"), trial.counts["skipped", "call"]) == ([b"7", b"8"], 2)
+
+
+def test_the_first_failure_that_ends_the_query_cancels_all_other_calls() -> None:
+    ended, begun = list[int](), list[int]()
+
+    async def call(number: int, call: Call) -> int:
+        begun.append(number)
+        try:
+            if number == 2:
+                raise ValueError("two")
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+        return number
+
+    with pytest.raises(StepError, match=r"step call, stream n/0, sequence 3: ValueError: two\. Correct the function"):
+        Trial(app_of(call, concurrency=4)).send(*messages(list(range(50))))
+    assert sorted(begun) == sorted(ended)
+    assert 2 in begun
+    assert max(begun) <= 4
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit(), RuntimeError("plain")])
+def test_whatever_a_call_raises_follows_the_policy_and_the_loop_lives(error: BaseException) -> None:
+    async def call(number: int, call: Call) -> int:
+        if number == 1:
+            raise error
+        return number
+
+    trial = Trial(app_of(call, OnError.SKIP))
+    trial.send(*messages([0, 1, 2]))
+    trial.send(*messages([3]))
+    assert trial.values("out") == [b"0", b"2", b"3"]
+    assert trial.counts["skipped", "call"] == 1
+
+
+def test_the_client_is_made_once_in_a_process_and_again_if_that_failed() -> None:
+    made = list[object]()
+
+    async def client() -> str:
+        made.append(object())
+        if len(made) == 1:
+            raise ConnectionError("not there yet")
+        return f"client {len(made)}"
+
+    async def call(number: int, call: Call) -> str:
+        return f"{number} {call.client}"
+
+    app = app_of(call, OnError.SKIP, setup=client)
+    trial = Trial(app)
+    with pytest.raises(StepError, match=r"step call, .*: setup raised ConnectionError: not there yet"):
+        trial.send(*messages([0]))
+    trial.send(*messages([1, 2]))
+    trial.send(*messages([3]))
+    other = Trial(app, buckets=3)
+    other.send(*messages([4]))
+    assert trial.values("out") + other.values("out") == [b"1 client 2", b"2 client 2", b"3 client 2", b"4 client 2"]
+    with pytest.raises(StepError, match="setup raised RuntimeError: SystemExit: 2"):
+        Trial(app_of(call, setup=lambda: sys.exit(2))).send(*messages([0]))
+    plain = Trial(app_of(call, setup=lambda: "made"))
+    plain.send(*messages([5]))
+    assert plain.values("out") == [b"5 made"]
+
+
+def test_a_trial_may_run_inside_of_an_event_loop() -> None:
+    async def call(number: int, call: Call) -> int:
+        await asyncio.sleep(0)
+        return number
+
+    async def main() -> list[bytes]:
+        trial = Trial(app_of(call))
+        trial.send(*messages([1, 2]))
+        return trial.values("out")
+
+    assert asyncio.run(main()) == [b"1", b"2"]
+
+
+def test_a_result_that_is_not_there_yet_is_refused() -> None:
+    async def call(number: int, call: Call) -> Any:
+        return (n for n in range(number))
+
+    with pytest.raises(StepError, match="the function returned a generator"):
+        Trial(app_of(call)).send(*messages([1]))
