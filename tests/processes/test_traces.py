@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.deploy.logs import last_error_line
-from headrace.machine.traces import last_words
+from headrace.machine.traces import last_words, without_progress
 
 TRACE = [
     "org.apache.spark.SparkException: Job aborted",
@@ -80,3 +80,28 @@ def test_a_line_of_another_program_that_begins_with_error_is_shown_whole(tmp_pat
     log = tmp_path / "app.log"
     log.write_text(f"first\n{line}\n")
     assert last_error_line(log, 0) == line
+
+
+BARS = "\r[Stage 1:>              (0 + 1) / 1]\r[Stage 1:>   (0 + 1) / 1][Stage 2:> (0 + 0) / 8]\r            \r"
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (f"one\n{BARS}ValueError: no price\n\nlast", "one\nValueError: no price\n\nlast"),
+        (f"{BARS}one\n{BARS}", "one\n"),
+        (f"one{BARS}two", "one\ntwo"),
+        ("[Stage one] and [Stage 1: no end\n", "[Stage one] and [Stage 1: no end\n"),
+    ],
+)
+def test_progress_bars_of_spark_are_not_among_the_lines_of_a_program(tmp_path: Path, printed: str, shown: str) -> None:
+    assert without_progress(printed) == shown
+    log = tmp_path / "app.log"
+    log.write_bytes(printed.encode())
+    assert last_error_line(log, 0) == shown.rstrip().rpartition("\n")[2]
+
+
+def test_an_error_before_a_progress_bar_is_why_a_program_has_ended(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    log.write_bytes(f"{BARS}Error: no price\n{BARS}".encode())
+    assert last_error_line(log, 0) == "no price"

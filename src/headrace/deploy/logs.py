@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.machine.traces import JVM_ENDED, last_words
+from headrace.machine.traces import JVM_ENDED, last_words, without_progress
 
 _LAST_BYTES = 16 << 10
 _MAX_TAIL_BYTES = 256 << 10
@@ -54,7 +54,7 @@ def _end_of(log: Path, offset: int) -> list[str]:
             said = file.read().decode(errors="replace")
     except OSError:
         return []
-    return [line.strip() for line in said.splitlines() if line.strip()]
+    return [line.strip() for line in without_progress(said).splitlines() if line.strip()]
 
 
 def last_lines(log: Path, count: int) -> list[str]:
@@ -70,7 +70,7 @@ def last_lines(log: Path, count: int) -> list[str]:
     with file:
         first = max(0, os.fstat(file.fileno()).st_size - _MAX_TAIL_BYTES)
         file.seek(first)
-        lines = file.read(_MAX_TAIL_BYTES).decode(errors="replace").splitlines()
+        lines = without_progress(file.read(_MAX_TAIL_BYTES).decode(errors="replace")).splitlines()
     # The first one may have lost its beginning.
     return lines[1 if first and len(lines) > 1 else 0 :][-count:] if count > 0 else []
 

@@ -34,6 +34,11 @@ def last_words(lines: Sequence[str]) -> str:
     return f"{JVM_ENDED}: {why}"
 
 
+def without_progress(text: str) -> str:
+    """Returns the output of a program without Spark's progress bars, which end without a new line."""
+    return _PROGRESS.sub(lambda bars: "\n" if text[bars.start() - 1 : bars.start()].strip("\n") else "", text)
+
+
 def first_traceback(trace: str) -> str:
     """Returns the first Python traceback in a trace, which shows the innermost error; the whole trace if it has none."""
     found = _TRACEBACK.search(trace)
@@ -46,6 +51,7 @@ def first_cause(trace: str) -> str:
     return str(causes[-1] if causes else trace.splitlines()[0])
 
 
+_PROGRESS = re.compile(r"(?:\r?\[Stage \d+:[^\]\r\n]*\][ \r]*)+")
 _OF_A_TRACE = re.compile(r"\s*(?:at \S+\(|\.\.\. \d+ (?:more|common frames))")
 _NO_ERROR = re.compile(
     r"WARNING: |Picked up |Using Spark's default|Setting default log level|To adjust logging level|:: "
