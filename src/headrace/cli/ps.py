@@ -30,13 +30,11 @@ _MAX_LINES = 1_000
 
 
 @click.command(cls=ProgramCommand)
-@deployment_option("with --gateway or --context, only its name counts, and without it all are shown")
+@deployment_option("with --gateway or --context, only its name counts, and without --deployment all are shown")
 @click.option(
-    "--log", "process", metavar="NAME", help="Print the last lines of the log of this process instead; supervisor is one, too."
+    "--log", "process", metavar="NAME", help="Print the last lines of the log of this process, such as supervisor, instead."
 )
-@click.option(
-    "--lines", type=click.IntRange(1, _MAX_LINES), default=100, show_default=True, help="How many lines of the log at most."
-)
+@click.option("--lines", type=click.IntRange(1, _MAX_LINES), default=100, show_default=True, help="Most lines of the log.")
 @json_option()
 @connection_options
 def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connection: Connection) -> None:
@@ -158,7 +156,7 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
             print_text(deployment["gateway_fault"])
         if deployment["file_fault"]:
             lasts = duration_text(deployment["file_fault_age_ms"])
-            print_text(f"its file is invalid for {lasts}, and what was valid before stays in effect: {deployment['file_fault']}")
+            print_text(f"its file has been invalid for {lasts}, and the last valid one is in effect: {deployment['file_fault']}")
         for one in deployment["processes"]:
             if one["pipelines"] and one["pipelines"] != [one["name"]]:
                 print_text(f"{one['name']}: runs {', '.join(one['pipelines'])}")

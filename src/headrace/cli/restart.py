@@ -22,14 +22,14 @@ _ANSWERS_LATER_S = 5.0
 
 @click.command(cls=ProgramCommand)
 @click.argument("name")
-@deployment_option("with --gateway, only its name counts")
+@deployment_option("with --gateway or --context, only its name counts")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
     default=60.0,
     show_default=True,
-    help="Time until it is connected to the gateway again.",
+    help="How long to wait until it is connected to the gateway again.",
 )
 @json_option()
 @connection_options
@@ -40,8 +40,8 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     runs it. Otherwise it runs anywhere: the gateway passes the request on, and the token needs the right control.
 
     It stops as with SIGTERM: a source sends what it has read and waits for acknowledgements, a sink answers what it has received,
-    a query ends its micro-batch. It then starts at once. No other process is restarted. The gateway is restarted with SIGTERM to
-    its process, which headrace ps --json shows.
+    a query ends its micro-batch. It then starts at once. No other process is restarted. To restart the gateway, send SIGTERM to
+    its process, whose pid headrace ps --json shows.
 
     \b
     Examples:

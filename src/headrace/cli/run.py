@@ -117,8 +117,8 @@ def run(
     It runs until you stop it; SIGTERM and Ctrl-C stop it cleanly. When restarted with the same checkpoint, it resumes where it
     stopped. Progress is printed to standard error.
 
-    With a TOML file, run a complete deployment on this machine (a gateway, connectors and an application), and keep it running.
-    The file then sets the options of the application.
+    With a TOML file, run a complete deployment on this machine (a gateway, connectors and applications), and keep it running.
+    The file then sets the options of the applications.
 
     \b
     Examples:

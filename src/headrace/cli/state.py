@@ -86,8 +86,8 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
 def query(app: str, step: str, key: str | None, limit: int, checkpoint: str | None, as_json: bool, on: SparkOptions) -> None:
     """Print the state of a key in a step, or without KEY the states of some keys.
 
-    KEY is text; it matches keys that are text, bytes or numbers. A tuple is written as a list in JSON, none as null. Only what
-    KEY needs is read: one segment of the states, and the changes since.
+    KEY is text; it matches keys that are text, bytes or numbers. Write a tuple as a list in JSON, and None as null. Only one
+    segment of the states is read, and the changes since.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.command(cls=ProgramCommand)
 @json_option("with --watch, bare documents, one per line")
 @watch_option
-@click.option("--check", is_flag=True, help="Exit with 1 if something is wrong: what is paused or starts is not.")
+@click.option("--check", is_flag=True, help="Exit with 1 if something is wrong; a pause or a start is not.")
 @interval_option
 @connection_options
 @click.pass_context
@@ -73,17 +73,23 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
       pipelines  [pipeline, run, attached, condition, state, away_ms,
                  patterns, committed {stream: position}, idle_ms,
                  planned_batches, batch_ms, lag_messages, lag_bytes,
-                 last_error, last_error_age_ms, paused]
+                 last_error, last_error_age_ms, paused, steps [step, received,
+                 sent, failed, late, violated, further, keys, time_ms]]
       sinks      [sink, condition, mode (two-phase, batch-idempotent,
                  at-least-once), instances, away, absent_ms, writers,
                  committed_transactions, aborted_transactions, failures,
                  failure, failure_age_ms, last_error, last_error_age_ms,
                  open_parts, pending_transactions, staged_messages,
                  refused_messages, dead_letters, committed {pipeline: batch},
-                 lost [instance, pipeline, batch], losses, paused]
+                 lost [instance, pipeline, batch], losses, paused, outstanding,
+                 outstanding_ms]
       sink_sessions  [session, sink, condition, connector, connector_version,
                  instance, peer, age_ms, sdk, state, state_age_ms, reason,
                  errors, last_error, last_error_age_ms]
+      deployments  [deployment, run, peer, age_ms, connectors [name, instance,
+                 replays, failure, failing_ms], restarting, replaying,
+                 processes, as `headrace ps --json` lists them, file_fault,
+                 file_fault_age_ms]
       condition is a word for what a part does, as `headrace top --help`
       explains.
       last_error is null or {message, at (UTC), is_over: nothing is wrong with

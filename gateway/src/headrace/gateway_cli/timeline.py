@@ -43,9 +43,9 @@ def timeline(
 ) -> None:
     """Show when the last micro-batches of a pipeline were planned, read, processed, staged, committed and acknowledged.
 
-    Each stage has the time that it took after the one before. The rows min, avg and max count from `planned`. A stage that
-    a micro-batch has yet to reach, or does not need, is a dash. A gateway keeps the last 500 micro-batches. Without PIPELINE,
-    it is the only one that the gateway knows.
+    Each stage shows the time since the stage before it. The rows min, avg and max count from `planned`. A stage that a
+    micro-batch has yet to reach, or does not need, is a dash. A gateway keeps the last 500 micro-batches. PIPELINE may be
+    omitted if the gateway knows only one.
 
     \b
     Examples:

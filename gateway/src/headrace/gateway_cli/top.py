@@ -25,7 +25,8 @@ def top(interval: float, connection: Connection) -> None:
     \b
     Keys:
       q             quit
-      1 2 3 4, Tab  pipelines, streams, connectors, sinks; left and right arrows
+      1 2 3 4       pipelines, streams, connectors, sinks; Tab, left and right
+                    arrows turn to the one beside
       up, down      one row; Page Up, Page Down, Space one page; Home and End
       <, >          sort by the column to the left or right; r reverses
       /             show only rows that contain a text; Escape shows all

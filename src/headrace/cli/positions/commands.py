@@ -34,7 +34,7 @@ _JSON = json_option()
 def positions() -> None:
     """Show where a query continues in each of its streams, and move it.
 
-    A query is an application, or any query that reads format("headrace"). It must not be running. Moving it writes a new
+    A query is an application, or any query that reads format("headrace"). Stop it before you move it. Moving it writes a new
     checkpoint; the old one stays unchanged.
 
     \b
@@ -78,7 +78,7 @@ def _moving(command: _Command) -> _Command:
     @click.option("--all", "every", is_flag=True, help="Move all streams.")
     @click.option("--pipeline", metavar="NAME", help="Only this pipeline, if the query has several sources.")
     @click.option("--after", type=int, metavar="SEQUENCE", help="Continue after this sequence.")
-    @click.option("--by", type=click.IntRange(1), metavar="N", help="Go this many sequences back or forward.")
+    @click.option("--by", type=click.IntRange(1), metavar="N", help="Go this many sequences back (rewind) or ahead (skip).")
     @click.option(
         "--time",
         type=TIME,
