@@ -129,7 +129,12 @@ OF_RUN = _by_name(
     Setting("worker_memory", "Memory for states in each Python worker.", "1gb"),
     Setting("finish", "Close all windows once all streams end.", "only in a bounded run", Form.SWITCH),
     Setting("history", "Files of past messages, to read first: [STREAMS=]PATH.", form=Form.SEVERAL),
-    Setting("history_columns", "Their columns: event_time=at:ms, value=*.", form=Form.PAIRS, flag="--history-column"),
+    Setting(
+        "history_columns",
+        "A field of past messages and its column: event_time=at:ms, value=*.",
+        form=Form.PAIRS,
+        flag="--history-column",
+    ),
     Setting("until", "The event time at which streams follow the history.", "the end of the history"),
     Setting("then_live", "Continue with the streams after the history.", form=Form.FLAG),
     Setting("drop_states", "Drop the states of a removed step.", form=Form.SEVERAL),

@@ -218,8 +218,9 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
 def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, keys: int | None) -> None:
     """Measure blocks of JSON and Avro as columns, lakes, files of the past, and states beyond memory.
 
-    Compared to one value at a time, to Spark's own files behind the same source, to its reading, and to states in memory. Figures
-    are in processor time. Takes about ten minutes, without lakes and history less than two. Progress goes to standard error.
+    The baselines: one value at a time, Spark's own files behind the same source, Spark's own reading of files, and states in
+    memory. Figures are in processor time. Takes about ten minutes, without lakes and history less than two. Progress goes to
+    standard error.
 
     \b
     Example:
@@ -236,10 +237,11 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, list
     """Measure the cost of observing a gateway: by reading metrics each second, by exporting spans, and by pages of the console.
 
     The parts console_update and console_overhead have ten clients of the events, for a site of 1,000 streams in 200 sessions.
-    The part console_page opens the console in Chromium, one page at a time beside nine clients, console_pages ten pages at once,
-    and console_history the overview and the streams of a gateway that has an hour of history. They only run if --only names
-    them, and need Playwright. So does the part capacity, which measures what a gateway needs for each session, stream and
-    buffered byte.
+
+    Four parts only run if --only names them. The part capacity measures what a gateway needs for each session, stream and
+    buffered byte. The others need Playwright, and open the console in Chromium: console_page one page at a time beside nine
+    clients, console_pages ten pages at once, and console_history the overview and the streams of a gateway that has an hour of
+    history.
 
     The part readyz_names_cause injects faults, and measures how long it takes until /readyz names the first cause of each, and is
     clear after its repair. --only also takes names of faults: it then runs this part with these faults, and fails with code 3 if
@@ -308,8 +310,8 @@ def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes
 
     A part is a language, or the baseline of `headrace bench core`. In a checkout, it builds the programs with the tools of each
     language, and leaves out languages whose tools are not installed; with CI=true, it fails instead. A program sends to a
-    gateway, whose far end reads and acknowledges without Spark. Takes about ten minutes, the first time
-    longer because of the builds, and prints each figure after each round. Progress goes to standard error.
+    gateway; at the far end, a process reads and acknowledges without Spark. Takes about ten minutes, the first time longer
+    because of the builds, and prints each figure after each round. Progress goes to standard error.
 
     \b
     Examples:
