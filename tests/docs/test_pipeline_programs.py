@@ -1,4 +1,4 @@
-"""The programs of the page about pipelines run as they are printed. They say themselves what comes out."""
+"""The programs of the pages about pipelines run as they are printed. They say themselves what comes out."""
 
 import pytest
 from tests.docs.pages import blocks, codes, table, text
@@ -7,11 +7,11 @@ import headrace.pipelines
 from headrace.pipelines import Late, OnError, Trial
 
 PIPELINES = "docs/write/pipelines.md"
-PROGRAMS = blocks(PIPELINES, "python")
+PROGRAMS = [*blocks(PIPELINES, "python"), *blocks("docs/write/lakes.md", "python")]
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)), ids=[program.heading for program in PROGRAMS])
-def test_a_program_of_the_page_about_pipelines(number: int) -> None:
+def test_a_program_of_the_pages_about_pipelines(number: int) -> None:
     program = PROGRAMS[number].text
     assert "assert trial" in program
     names: dict[str, object] = {}

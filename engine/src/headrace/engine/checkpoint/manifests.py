@@ -20,7 +20,7 @@ STATES = "headrace/states"
 """The folder of files and manifests in a checkpoint."""
 MANIFESTS = f"{STATES}/manifests"
 RESTORE = (
-    "restore the file from a backup of the checkpoint, or set the query back to an earlier micro-batch (docs/write/pipelines.md)"
+    "restore the file from a backup of the checkpoint, or set the query back to an earlier micro-batch (docs/run/positions.md)"
 )
 """What to do about a damaged file."""
 BY_COMMAND = 0
