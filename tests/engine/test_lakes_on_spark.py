@@ -109,6 +109,9 @@ def killed_and_run_again(world: Rig, folder: Path, table: str, format: str, envi
     counts = Counter((row["parity"], row["count"]) for row in rows(f"{table}-seen"))
     odd = sum(times for value, times in expected.items() if value % 2)
     assert counts == Counter([*((1, c + 1) for c in range(odd)), *((0, c + 1) for c in range(MESSAGES - odd))])
+    pipeline = world.gateway.pipeline("lake")
+    assert pipeline is not None
+    assert {"rows", "seen", "counts"} <= {step.step for step in pipeline.metrics.steps}, "though it writes to no sink"
 
 
 @pytest.mark.parametrize("format", in_turns(["parquet", "delta", "iceberg"], of=4))

@@ -5,7 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
 import grpc
@@ -270,6 +270,36 @@ def test_a_batch_that_the_run_before_commits_at_the_last_moment_is_not_taken_for
     assert reported.report() == 0
     assert told(gateway.commit_reports[-1]) == (11, 11, [("a", 0, 10), ("b", 11, 11)])
     assert log.begin("c", 11, nobody).earlier == (Segment("a", 0, 10), Segment("b", 11, 11)), "though the entries are gone"
+
+
+def test_an_application_that_writes_to_lakes_only_reports_once_the_names_of_its_sources_are_known(
+    gateway: FakeSinkGateway,
+) -> None:
+    log, query = RunLog(Store()), Query()
+    reported = begun(gateway, query, log)
+    assert reported.options is not None
+    reported = replace(reported, options=replace(reported.options, sink=""), runs=log)
+    reported.find_readers = set
+    reported.announce()
+    assert reported.report() == 0
+    assert gateway.commit_reports == []
+    reported.find_readers = lambda: {"p"}
+    reported.look_for_readers()
+    query.entries += ["b"] * (8 - len(query.entries))
+    assert reported.report() == 0
+    (report,) = gateway.commit_reports
+    assert (list(report.readers), list(report.sinks), list(report.awaited)) == (["p"], [], [])
+
+
+def test_an_application_that_writes_to_lakes_from_now_on_reports_what_its_former_sinks_commit(gateway: FakeSinkGateway) -> None:
+    log, query = RunLog(Store()), Query()
+    log.begin("a", None, query.owner, ["alerts"])
+    reported = begun(gateway, query, log)
+    assert reported.options is not None
+    reported = replace(reported, options=replace(reported.options, sink=""), runs=log)
+    reported.announce()
+    assert [list(report.former_sinks) for report in gateway.commit_reports] == [["alerts"]] * len(gateway.commit_reports)
+    assert gateway.commit_reports
 
 
 def test_a_run_claims_only_what_it_has_committed_itself(gateway: FakeSinkGateway) -> None:

@@ -200,9 +200,8 @@ class Writer:
             first_batch=self.first_batch,
             committed=committed,
             readers=self.readers,
-            sinks=[self.sink],
             run_number=self.number,
-            **{"awaited": [self.sink], **more},
+            **{"sinks": [self.sink], "awaited": [self.sink], **more},
         )
         response = await self.stub.ReportCommits(request, timeout=DEADLINE_S)
         assert isinstance(response, engine_pb2.ReportCommitsResponse)

@@ -1291,7 +1291,7 @@ class ReportCommitsRequest(_message.Message):
 
     @_builtins.property
     def sinks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The sinks that it writes to."""
+        """The sinks that it writes to. None if it writes elsewhere: `readers` must then name it, unless there are `former_sinks`."""
 
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunSegment]:

@@ -65,7 +65,7 @@ class ReportedRun:
     """Spark's id of the query, which is the same for the life of its checkpoint."""
     run: Run
     options: SinkOptions | None
-    """The options of its sinks; None if it does not write to Headrace sinks. An application may have no sinks, but lakes."""
+    """The options of its sinks; None if it does not write to Headrace sinks. An application may write to lakes only."""
     log: CommitLog | None = None
     """None if the commit log is complete, because the query has been replaced."""
     runs: RunLog | None = None
@@ -97,7 +97,7 @@ class ReportedRun:
     is_unavailable: bool = False
 
     def __post_init__(self) -> None:
-        self._connection = Connection.of(self.options) if self.options is not None and self.options.sinks else None
+        self._connection = None if self.options is None else Connection.of(self.options)
         self._segments = self.run.earlier
         """The runs that have committed the batches up to `committed`."""
         self._own: tuple[int, int] | None = None
@@ -218,6 +218,10 @@ class ReportedRun:
         Raises:
             GatewayError: The gateway rejected the call, or was unavailable.
         """
+        former_sinks = [sink for sink in self.run.sinks if sink not in options.sinks]
+        if not (options.sinks or former_sinks or self.readers):
+            # The gateway would know neither whom the report concerns, nor whether the caller may make it.
+            return 0
         request = pb.ReportCommitsRequest(
             pipeline=self.query_id,
             committed=self.committed,
@@ -233,7 +237,7 @@ class ReportedRun:
             votes=self.votes.for_sinks(options.sinks, self.committed),
             accept_lost=options.accept_lost,
             awaited=options.awaited,
-            former_sinks=[sink for sink in self.run.sinks if sink not in options.sinks],
+            former_sinks=former_sinks,
             # Spark interrupts the query's thread, but cannot interrupt the process in which its writer waits for a vote.
             stopped=self.log is not None and self.log.is_stopped(),
             metrics=self._metrics(),

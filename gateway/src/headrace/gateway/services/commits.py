@@ -54,10 +54,8 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.ReportCommi
             f"pipeline {request.pipeline[:80]}: want the run that reports the commit log, as a number from 1 and an id "
             "without a slash"
         )
-    if not request.sinks:
-        raise MalformedMessage(
-            f"pipeline {request.pipeline[:80]}: a commit log that names no sink decides nothing; name its sinks"
-        )
+    if not (request.sinks or request.former_sinks or request.readers):
+        raise MalformedMessage(f"pipeline {request.pipeline[:80]}: want the sinks of the run, or the names under which it reads")
     check_count("former sinks", request.former_sinks, MAX_WRITTEN)
     sinks = tuple(permitted_sink(gateway, identity, name).name for name in request.sinks)
     former = tuple(name for name in map(check_sink, request.former_sinks) if identity.may_deliver(name))
