@@ -20,7 +20,7 @@ def test_limits_are_what_the_page_says() -> None:
     assert f"{MAX_HEADERS} headers with at most {HEADER_BYTES} bytes each" in page
     assert f"by HTTP after {READ_TIMEOUT_S:g} s" in page
     assert f"the last {MAX_DEAD_LETTERS} of each sink in memory, at most {MAX_SINK_BYTES // 1024} KiB" in page
-    assert f"the last {MAX_OF_PART} are kept" in page
+    assert f"each part of a micro-batch the last {MAX_OF_PART}." in page
 
 
 def test_every_name_of_a_secret_on_the_page_is_hidden() -> None:
