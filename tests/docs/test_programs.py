@@ -64,10 +64,10 @@ PROGRAMS = {
     "Deleting acknowledged messages: acknowledged and PositionLost": Program(
         {"inbox/0": [b"letter %d" % n for n in range(1, 6)]}, inbox, left_letters, endless=True
     ),
-    "A queue: redelivering sources": Program({"jobs/0": [b"job %d" % n for n in range(1, 8)]}, jobs, left_jobs, endless=True),
     "Several partitions": Program(
         {f"temperatures/{city}": [b"%s %d" % (city.encode(), n) for n in range(1, 11)] for city in ("berlin", "oslo")}
     ),
+    "A queue: redelivering sources": Program({"jobs/0": [b"job %d" % n for n in range(1, 8)]}, jobs, left_jobs, endless=True),
     "asyncio": Program({"ticks/0": [b"tick %d" % n for n in range(1, 21)]}),
     "Fast sources: batches": Program({"numbers/0": [b"%d" % n for n in range(1, 10_001)]}),
     "Running it": Program({"greetings/0": [b"hello"]}),
