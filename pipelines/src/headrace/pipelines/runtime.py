@@ -2,7 +2,7 @@
 
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import NotStored, no_step, text_of
-from headrace.pipelines.elements.elements import Elements, Key, States
+from headrace.pipelines.elements.elements import Elements, Key, Lineage, States
 from headrace.pipelines.elements.headers import Headers, HeadersColumn
 from headrace.pipelines.elements.message import NO_TIME, Origin, Times
 from headrace.pipelines.elements.rows import Column, Rows
@@ -40,6 +40,7 @@ __all__ = [
     "HeadersColumn",
     "Key",
     "Lake",
+    "Lineage",
     "Marks",
     "NotStored",
     "OnError",

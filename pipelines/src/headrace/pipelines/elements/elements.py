@@ -1,5 +1,6 @@
 """The data between the steps of a pipeline: lists of values, with the messages that they come from."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,13 @@ from headrace.pipelines.elements.rows import Column, Rows
 
 Key = bytes | str | int | float | tuple[Any, ...] | None
 """The types of keys."""
+
+Lineage = tuple[Any, ...]
+"""Tells an element apart from all others of its message and key: which way it took, and which one of several results it is.
+
+Where an element has one result, that one has its lineage. A lineage is no beginning of another one but of what a timer, a window
+or a join made later, which adds its name. So no two are alike, however elements are divided into micro-batches.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,7 @@ class Elements:
             once a step has changed them.
         mixed: Whether it is unknown which message each comes from, so that none has a message's key and headers.
         headers: The headers of each; None if the headers of the messages hold.
+        lineages: The lineage of each; None if no step needs them.
     """
 
     values: Sequence[Any]
@@ -40,6 +49,7 @@ class Elements:
     decoded_by: int | None = None
     mixed: bool = False
     headers: Sequence[Headers] | None = None
+    lineages: Sequence[Lineage] | None = None
 
     def __len__(self) -> int:
         """The number of elements."""
@@ -59,7 +69,10 @@ class Elements:
         """Elements with other values; with `indices`, each value comes from the element at that index."""
         if indices is None:
             return replace(self, values=values, decoded_by=None)
-        return replace(self, values=values, decoded_by=None, **self._beside(indices))
+        beside = self._beside(indices)
+        if self.lineages is not None:
+            beside["lineages"] = told_apart(self.lineages, indices)
+        return replace(self, values=values, decoded_by=None, **beside)
 
     def places(self) -> Sequence[int]:
         """The index in `origin` of each element's message."""
@@ -94,14 +107,26 @@ class Elements:
 
     def _beside(self, indices: Sequence[int]) -> dict[str, Any]:
         """The other columns for elements that come from the elements at these indices."""
-        at, keys, times, marks, headers = self.at, self.keys, self.times, self.marks, self.headers
+        at, keys, times, marks, headers, lineages = self.at, self.keys, self.times, self.marks, self.headers, self.lineages
         return {
             "at": list(indices) if at is None else [at[i] for i in indices],
             "keys": None if keys is None else [keys[i] for i in indices],
             "times": None if times is None else times[np.asarray(indices, np.int64)],
             "marks": None if marks is None else marks[np.asarray(indices, np.int64)],
             "headers": None if headers is None else select(headers, indices),
+            "lineages": None if lineages is None else [lineages[i] for i in indices],
         }
+
+
+def told_apart(lineages: Sequence[Lineage], indices: Sequence[int]) -> list[Lineage]:
+    """The lineages of results, each of the element at an index, of which several results add their number."""
+    if len(set(indices)) == len(indices):
+        return [lineages[index] for index in indices]
+    counts, numbers, found = Counter(indices), Counter[int](), list[Lineage]()
+    for index in indices:
+        found.append((*lineages[index], numbers[index]) if counts[index] > 1 else lineages[index])
+        numbers[index] += 1
+    return found
 
 
 class States(dict[Key, Any]):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace.pipelines.elements.elements import Elements, Key
+from headrace.pipelines.elements.elements import Elements, Key, Lineage, told_apart
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers, select
 from headrace.pipelines.elements.message import NO_TIME, Origin
 
@@ -25,6 +25,7 @@ class Fired(NamedTuple):
         mark: The watermark at which it was due.
         stream: The stream of the last element of its key before.
         sequence: That element's sequence.
+        lineage: Tells it apart from all others of that element.
     """
 
     key: Key
@@ -33,6 +34,7 @@ class Fired(NamedTuple):
     mark: int
     stream: str
     sequence: int
+    lineage: Lineage
 
 
 @dataclass
@@ -47,16 +49,18 @@ class Results:
     _marks: list[int] = field(default_factory=list)
     _earlier: list[int] = field(default_factory=list)
     _indices: list[int] = field(default_factory=list)
-    """The index of the element that each is a result of, if elements have headers; `_FIRED` if a timer or window has fired."""
+    """The index of the element that each is a result of; `_FIRED` if a timer or window has fired. Empty if nothing needs it."""
+    _fired: list[Lineage] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Finds the headers of the elements."""
         self._headers = self.elements.own_headers()
+        self._needs_indices = self._headers is not None or self.elements.lineages is not None
 
     def add(self, index: int, key: Key, value: Any, time: int, mark: int) -> None:
         """Adds a result of the element at an index."""
         self._append(self.elements.place(index), key, value, time, mark)
-        if self._headers is not None:
+        if self._needs_indices:
             self._indices.append(index)
 
     def add_fired(self, index: int, fired: Iterable[Fired]) -> None:
@@ -67,14 +71,16 @@ class Results:
                 place = len(self.elements.origin) + len(self._earlier)
                 self._earlier.append(result.sequence)
             self._append(place, result.key, result.value, result.time, result.mark)
-            if self._headers is not None:
+            if self._needs_indices:
                 self._indices.append(_FIRED)
+                self._fired.append(result.lineage)
 
     def collected(self) -> Elements:
         """All results. Results of elements have the headers of these, and results that fired have none."""
         origin = _with_earlier(self.elements.origin, self._earlier)
         times, marks = _times(self._times), _times(self._marks)
-        return Elements(self.values, origin, self._at, self._keys, times, marks, headers=self._collected_headers())
+        headers, lineages = self._collected_headers(), self._collected_lineages()
+        return Elements(self.values, origin, self._at, self._keys, times, marks, headers=headers, lineages=lineages)
 
     def _collected_headers(self) -> Sequence[Headers] | None:
         headers = self._headers
@@ -83,6 +89,13 @@ class Results:
         if _FIRED not in self._indices:
             return select(headers, self._indices)
         return [NO_HEADERS if index == _FIRED else headers[index] for index in self._indices]
+
+    def _collected_lineages(self) -> Sequence[Lineage] | None:
+        if self.elements.lineages is None:
+            return None
+        of_elements = iter(told_apart(self.elements.lineages, [index for index in self._indices if index != _FIRED]))
+        fired = iter(self._fired)
+        return [next(fired if index == _FIRED else of_elements) for index in self._indices]
 
     def _append(self, place: int, key: Key, value: Any, time: int, mark: int) -> None:
         self.values.append(value)
@@ -130,6 +143,7 @@ def _of_a_stream(stream: str, fired: list[Fired]) -> Elements:
         [result.key for result in fired],
         _times([result.time for result in fired]),
         _times([result.mark for result in fired]),
+        lineages=[result.lineage for result in fired],
     )
 
 

@@ -70,6 +70,7 @@ def _joined(parts: Sequence[Elements]) -> Elements:
         _concatenated([part.times for part in parts]),
         _concatenated([part.marks for part in parts]),
         headers=_headers(parts),
+        lineages=_chained([part.lineages for part in parts]),
     )
 
 

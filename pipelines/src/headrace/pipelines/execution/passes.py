@@ -92,7 +92,7 @@ class Pass:
         """
         step = self.graph.steps[source]
         assert isinstance(step, Source)
-        decoded = self._applied(step, elements)
+        decoded = self._applied(step, self._told_apart(elements))
         if decoded:
             self._after(source, replace(decoded, decoded_by=source))
 
@@ -108,7 +108,7 @@ class Pass:
             StepError: A function raises, and its step's policy is `OnError.FAIL`.
         """
         self.others = others
-        elements = self.decoded_again(elements)
+        elements = self._told_apart(self.decoded_again(elements))
         if elements:
             self._after(key_by, elements)
 
@@ -141,7 +141,7 @@ class Pass:
                 measured.time_ns += time.perf_counter_ns() - started
                 for due in fired:
                     measured.sent += len(due)
-                    self._after(number, due)
+                    self._after(number, due if self.graph.tells_apart else replace(due, lineages=None))
 
     def decoded_again(self, elements: Elements) -> Elements:
         """Elements with their values, if they are payloads that a source decodes after the shuffle.
@@ -273,13 +273,28 @@ class Pass:
 
     def _after(self, number: int, elements: Elements) -> None:
         consumers = self.graph.consumers[number]
-        for consumer in consumers[:-1]:
+        for place, consumer in enumerate(consumers[:-1]):
             step, branch = self.graph.steps[number], elements
             if not step.divides:
                 branch, elements = self._branched(step, elements)
-            self._consume(consumer, branch)
-        for consumer in consumers[-1:]:
-            self._consume(consumer, elements)
+            self._consume(consumer, self._via(number, place, branch))
+        for place, consumer in enumerate(consumers[-1:], len(consumers) - 1):
+            self._consume(consumer, self._via(number, place, elements))
+
+    def _told_apart(self, elements: Elements) -> Elements:
+        """Elements with lineages, if a step needs them."""
+        if not self.graph.tells_apart or elements.lineages is not None:
+            return elements
+        return replace(elements, lineages=[()] * len(elements))
+
+    def _via(self, number: int, place: int, elements: Elements) -> Elements:
+        """Elements for a consumer of a step; where it has several inputs, or one twice, told apart by this one."""
+        consumers = self.graph.consumers[number]
+        consumer = consumers[place]
+        if elements.lineages is None or len(self.graph.inputs[consumer]) < 2:
+            return elements
+        way = self.graph.steps[number].name, consumers[:place].count(consumer)
+        return replace(elements, lineages=[(*lineage, way) for lineage in elements.lineages])
 
     def _within(self, limit: int, step: KeyedStep, elements: Elements) -> Elements:
         """The elements except elements of new keys for which a step has no room, which have failed."""

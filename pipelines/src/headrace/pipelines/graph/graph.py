@@ -309,6 +309,11 @@ class Graph:
         return min((span for span in spans if span is not None), default=None)
 
     @cached_property
+    def tells_apart(self) -> bool:
+        """Whether a step needs the lineages of elements."""
+        return any(step.tells_apart for step in self.steps)
+
+    @cached_property
     def uses_ids(self) -> bool:
         """Whether a step needs the ids of messages."""
         return any(step.uses_ids for step in self.steps)
@@ -371,7 +376,7 @@ class Graph:
         if len(consumers) != 1 or self.uses_time or self.sources[source].judges:
             return None
         number = consumers[0]
-        while type(self.steps[number]).__name__ == "Merge" and len(self.consumers[number]) == 1:
+        while type(self.steps[number]).__name__ == "Merge" and len(self.consumers[number]) == 1 and not self.tells_apart:
             number = self.consumers[number][0]
         step = self.steps[number]
         return number if isinstance(step, KeyBy) and step.function is None else None

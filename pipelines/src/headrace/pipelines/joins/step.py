@@ -7,6 +7,7 @@ nor on the division into micro-batches.
 
 from abc import abstractmethod
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -221,7 +222,12 @@ class Join(KeyedStep):
         waiting.next = self._next_of(waiting)
         step_pass.fired(self.name, len(leaving))
         results.sort(key=lambda result: in_turn(result[0]))
-        return [Fired(key, value, time, entry.due, entry.stream, entry.sequence) for entry, value, time in results]
+        fired, numbers = list[Fired](), Counter[tuple[Any, ...]]()
+        for entry, value, time in results:
+            lineage = (self.name, entry.side, entry.due, numbers[entry[:6], time])
+            numbers[entry[:6], time] += 1
+            fired.append(Fired(key, value, time, entry.due, entry.stream, entry.sequence, lineage))
+        return fired
 
     def _of_entry(self, entry: Entry, waiting: Waiting) -> list[tuple[Entry, Any, int]]:
         """The results of a value of the left side, or of a late one, with their event times."""

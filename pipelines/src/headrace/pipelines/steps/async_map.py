@@ -1,7 +1,6 @@
 """The step that awaits an async function for many values at once, on an event loop of the process."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -76,6 +75,11 @@ class AsyncMap(Step):
     token: str = field(default_factory=lambda: uuid4().hex)
 
     @property
+    def tells_apart(self) -> bool:
+        """True: each call has an id of its own."""
+        return True
+
+    @property
     def label(self) -> str:
         """The name of the method that adds it."""
         return "map_async"
@@ -144,16 +148,9 @@ class AsyncMap(Step):
 def _identities(step: str, elements: Elements) -> list[tuple[Any, ...]]:
     """What identifies each element, independently of the division into micro-batches."""
     origin, count = elements.origin, len(elements)
-    places = list(elements.places())
     sequences, stream = origin.sequences.tolist(), origin.stream
     keys = repeat(None, count) if elements.keys is None else elements.keys
     times = repeat(None, count) if elements.times is None else elements.times.tolist()
-    found = [(step, stream, sequences[place], key, time) for place, key, time in zip(places, keys, times, strict=True)]
-    if len(set(places)) == count:
-        return found
-    counts, numbered = Counter[tuple[Any, ...]](), list[tuple[Any, ...]]()
-    for what in found:
-        # The first one is identified as if it were alone.
-        numbered.append((*what, counts[what]) if counts[what] else what)
-        counts[what] += 1
-    return numbered
+    assert elements.lineages is not None, "the graph has a step that needs them: this one"
+    rows = zip(elements.places(), keys, times, elements.lineages, strict=True)
+    return [(step, stream, sequences[place], key, time, lineage) for place, key, time, lineage in rows]

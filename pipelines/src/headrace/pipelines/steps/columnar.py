@@ -226,8 +226,12 @@ def _handed(
         headers = elements.headers if headers is None else headers
         return replace(elements, values=TableRows(made), keys=keys or elements.keys, decoded_by=None, headers=headers)
     # If the function has dropped or added rows, it is unknown which message each comes from: use the last one for all.
-    last = elements.place(len(elements) - 1)
-    return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True, headers=headers)
+    last, lineages = elements.place(len(elements) - 1), None
+    if elements.lineages is not None:
+        lineages = [(step.name, number) for number in range(made.num_rows)]
+    return Elements(
+        TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True, headers=headers, lineages=lineages
+    )
 
 
 def _own(batch: "pa.RecordBatch | None") -> "pa.RecordBatch | None":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.pipelines.elements.elements import Key
+from headrace.pipelines.elements.elements import Key, Lineage
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers
 from headrace.pipelines.steps.timed_state import since
 from headrace.pipelines.time.time import event_time, microseconds_of
@@ -39,6 +39,7 @@ class Context:
         "clock",
         "event_time",
         "key",
+        "lineage",
         "message_id",
         "sequence",
         "stream",
@@ -66,6 +67,7 @@ class Context:
         self.clock: int | None = None
         self._forgotten = False
         self._headers: Sequence[Headers] | None = None
+        self.lineage: Lineage = ()
 
     def bind_headers(self, headers: Sequence[Headers], place: int) -> None:
         """Sets where the headers of the value are, which are created only if the function reads them."""

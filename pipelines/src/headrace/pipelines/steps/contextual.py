@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from headrace.pipelines._errors import no_time
-from headrace.pipelines.elements.elements import Elements, Key, States
+from headrace.pipelines.elements.elements import Elements, Key, States, told_apart
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states.state import StateClass
@@ -120,6 +120,8 @@ class Contextual(KeyedStep):
                 )
                 if headers is not None:
                     context.bind_headers(headers, index)
+                if elements.lineages is not None:
+                    context.lineage = elements.lineages[index]
                 try:
                     after, found = calls.call(key, value, context, index)
                 except BaseException as error:
@@ -186,7 +188,7 @@ class Contextual(KeyedStep):
         now = context.watermark
         if now is not None and now > timed.last:
             timed.last = now
-        timed.stream, timed.sequence = context.stream, context.sequence
+        timed.stream, timed.sequence, timed.lineage = context.stream, context.sequence, context.lineage
         return (GONE if context.forgotten else timed), found
 
     def fire_timer(self, timed: Any, context: Context) -> tuple[Any, Sequence[Any]]:
@@ -263,7 +265,7 @@ class _Calls:
             self._record(key, partial(_without_clock_timer, at=at))
             context = Context(key, None if time == NO_TIME else time, timed.stream, timed.sequence, None, None, None)
             context.bind_clock(at, now)
-            timed = self._called(key, timed, context, time, watermark, fired)
+            timed = self._called(key, timed, context, time, watermark, fired, (at, now))
         if timed is not GONE and self._states.index is not None and self._step.next(timed) < before:
             self._states.index.add(key, self._step.next(timed))
         return fired
@@ -277,13 +279,16 @@ class _Calls:
         at, at_clock = timed.timers.pop(0), next_by_clock(timed)
         self._record(key, partial(_without_timer, at=at))
         context = Context(key, at, timed.stream, timed.sequence, None, at, at)
-        after = self._called(key, timed, context, at, max(at, timed.last) + self._step.lag, fired)
+        mark = max(at, timed.last) + self._step.lag
+        after = self._called(key, timed, context, at, mark, fired, (at,))
         self._note_clock(key, after, at_clock)
         return after
 
-    def _called(self, key: Key, timed: TimedState, context: Context, time: int, mark: int, fired: list[Fired]) -> Any:
+    def _called(
+        self, key: Key, timed: TimedState, context: Context, time: int, mark: int, fired: list[Fired], timer: tuple[int, ...]
+    ) -> Any:
         """Calls `on_timer`, and adds its results; returns the new state, or GONE."""
-        step, stream, sequence = self._step, timed.stream, timed.sequence
+        step, stream, sequence, lineage = self._step, timed.stream, timed.sequence, (*timed.lineage, (self._step.name, *timer))
         self._pass.fired(step.name, 1)
         try:
             after, found = step.fire_timer(timed, context)
@@ -292,7 +297,8 @@ class _Calls:
             return self.roll_back(key)
         self._keep(key, after)
         self._record(key, lambda timed: step.fire_timer(timed, context)[0])
-        fired += [Fired(key, result, time, mark, stream, sequence) for result in found]
+        lineages = told_apart([lineage], [0] * len(found))
+        fired += [Fired(key, result, time, mark, stream, sequence, each) for result, each in zip(found, lineages, strict=True)]
         return after
 
     def _note_clock(self, key: Key, timed: Any, before: int) -> None:

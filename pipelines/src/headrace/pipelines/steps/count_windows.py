@@ -202,7 +202,7 @@ class CountWindows(KeyedStep):
             step_pass.failed(self, placeholder(key, state.stream, state.sequence), 0, error)
             return []
         mark = state.last if self.ttl is None or state.last == NO_TIME else state.last + self.ttl
-        return [] if result is None else [Fired(key, result, state.time, mark, state.stream, state.sequence)]
+        return [] if result is None else [Fired(key, result, state.time, mark, state.stream, state.sequence, (self.name, mark))]
 
     def _take(self, states: States, key: Key, value: Any, last: tuple[int, int, str, int]) -> Any:
         is_new = key not in states

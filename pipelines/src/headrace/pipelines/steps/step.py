@@ -115,6 +115,11 @@ class Step(ABC):
         return False
 
     @property
+    def tells_apart(self) -> bool:
+        """Whether it needs the lineages of its elements."""
+        return False
+
+    @property
     def uses_ids(self) -> bool:
         """Whether it needs the ids of messages."""
         return False

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.pipelines.elements.elements import Lineage
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.states.state import TIMERS, StateClass
 from headrace.pipelines.time.time import END
@@ -20,9 +21,10 @@ class TimedState:
         sequence: Its sequence.
         by_clock: The times of the timers by the clock, in order. One that is relative to the micro-batch in which it was set is
             negative, `since(span)`, until that micro-batch ends.
+        lineage: The lineage of the key's last element, if a step needs it.
     """
 
-    __slots__ = ("by_clock", "last", "sequence", "state", "stream", "timers")
+    __slots__ = ("by_clock", "last", "lineage", "sequence", "state", "stream", "timers")
 
     def __init__(
         self,
@@ -32,9 +34,11 @@ class TimedState:
         stream: str = "",
         sequence: int = 0,
         by_clock: list[int] | None = None,
+        lineage: Lineage = (),
     ) -> None:
         self.state, self.timers, self.last, self.stream, self.sequence = state, timers, last, stream, sequence
         self.by_clock = [] if by_clock is None else by_clock
+        self.lineage = lineage
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,9 @@ class TimedStateClass(StateClass):
 
     def pack(self, states: Sequence[Any]) -> bytes:
         """States and timers as bytes."""
-        names = ["timers", "last", "stream", "sequence", *(["by_clock"] if any(timed.by_clock for timed in states) else [])]
+        names = ["timers", "last", "stream", "sequence"]
+        if any(timed.by_clock or timed.lineage for timed in states):
+            names += ["by_clock", "lineage"] if any(timed.lineage for timed in states) else ["by_clock"]
         columns = [[getattr(timed, name) for timed in states] for name in names]
         return self.laid_out(TIMERS, columns, [timed.state for timed in states])
 

@@ -211,7 +211,7 @@ class TimeWindows(KeyedStep):
             return ()
         states = step_pass.states(self.name)
         keys = [key for key in due_by_clock(states, _early).pop(_NOW) if key in states and states[key].news]
-        fired = [result for key in keys for result in self._early_of(states[key], key, step_pass)]
+        fired = [result for key in keys for result in self._early_of(states[key], key, step_pass, present.now)]
         step_pass.touched(self.name, keys)
         return fired_elements(fired)
 
@@ -279,20 +279,21 @@ class TimeWindows(KeyedStep):
             del states[key]
         if rollback is not None:
             rollback.record(key, without)
-        return self._results(opened, key, ended, step_pass, is_early=False)
+        return self._results(opened, key, ended, step_pass)
 
-    def _early_of(self, opened: OpenWindows, key: Key, step_pass: StepPass) -> list[Fired]:
+    def _early_of(self, opened: OpenWindows, key: Key, step_pass: StepPass, now: int) -> list[Fired]:
         """The early results of a key. What becomes of one does not change its window."""
         changed = sorted(opened.news, key=lambda bounds: bounds[::-1])
         opened.news.clear()
         early = [(bounds, opened.windows[bounds]) for bounds in changed]
-        return self._results(opened, key, early, step_pass, is_early=True)
+        return self._results(opened, key, early, step_pass, now)
 
     def _results(
-        self, opened: OpenWindows, key: Key, windows: Sequence[tuple[Bounds, Any]], step_pass: StepPass, *, is_early: bool
+        self, opened: OpenWindows, key: Key, windows: Sequence[tuple[Bounds, Any]], step_pass: StepPass, now: int | None = None
     ) -> list[Fired]:
-        """The results of windows of a key, with their accumulators."""
-        fired = []
+        """The results of windows of a key, with their accumulators: at the end of the windows, or early, by the clock."""
+        is_early, fired = now is not None, list[Fired]()
+        lineage = (self.name, now) if is_early else (self.name,)
         for bounds, accumulator in windows:
             try:
                 own = copied(accumulator) if is_early else accumulator
@@ -301,7 +302,8 @@ class TimeWindows(KeyedStep):
                 step_pass.failed(self, placeholder(key, opened.stream, opened.sequence), 0, error)
                 continue
             if result is not None:
-                fired.append(Fired(key, result, bounds[1] - 1, bounds[1] + self._held, opened.stream, opened.sequence))
+                mark = bounds[1] + self._held
+                fired.append(Fired(key, result, bounds[1] - 1, mark, opened.stream, opened.sequence, lineage))
         return fired
 
 

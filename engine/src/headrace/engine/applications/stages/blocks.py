@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.applications.stages.packed import Packed, PackedHeaders
-from headrace.pipelines.runtime import Elements, Headers, Key, Origin, Rows, Times
+from headrace.pipelines.runtime import Elements, Headers, Key, Lineage, Origin, Rows, Times
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -88,6 +88,7 @@ class Block:
         times: The event time of each; None if no step needs times, or if the times of the messages hold.
         marks: The watermark of each.
         headers: The headers of each; None if the headers of the messages hold.
+        lineages: The lineage of each; None if no step needs them.
     """
 
     messages: Messages
@@ -98,6 +99,7 @@ class Block:
     times: Times | None = None
     marks: Times | None = None
     headers: Sequence[Headers] | None = None
+    lineages: Sequence[Lineage] | None = None
 
     @property
     def first(self) -> int:
@@ -114,7 +116,7 @@ class Block:
         m = self.messages
         columns = (m.sequences, m.keys.data, m.keys.lengths, m.values.data, m.values.lengths, m.times)
         ids = None if m.ids is None else (m.ids.data, m.ids.lengths)
-        beside = (self.values, self.at, self.keys, self.times, self.marks, self.headers)
+        beside = (self.values, self.at, self.keys, self.times, self.marks, self.headers, self.lineages)
         return pickle.dumps((columns, ids, m.headers, self.decoded_by, beside), 5)
 
     @classmethod
@@ -140,7 +142,8 @@ class Block:
         if times is None and origin.times is not None:
             times = origin.times if self.at is None else origin.times[np.asarray(self.at, np.int64)]
         values = self.values if self.values is not None else origin.raw or ()
-        return Elements(values, origin, self.at, keys, times, self.marks, self.decoded_by, headers=self.headers)
+        beside = (self.marks, self.decoded_by, False, self.headers, self.lineages)
+        return Elements(values, origin, self.at, keys, times, *beside)
 
 
 def blocks_by_bucket(block: Block, buckets: npt.NDArray[np.int32], count: int) -> list[tuple[int, Block]]:
@@ -167,6 +170,7 @@ def _part(block: Block, indices: _Numbers) -> Block:
         times=None if block.times is None else block.times[indices],
         marks=None if block.marks is None else block.marks[indices],
         headers=None if block.headers is None else _headers_at(block.headers, indices),
+        lineages=None if block.lineages is None else [block.lineages[i] for i in chosen],
     )
     if block.values is None:
         return replace(part, messages=block.messages.take(places), at=None)

@@ -121,10 +121,12 @@ class StageOutput:
         if elements.mixed and headers is None and messages.headers is not None:
             headers = elements.without_headers().headers
         if not again:
-            return Block(messages, None, elements.values, elements.at, keys, elements.times, elements.marks, headers)
+            beside = (keys, elements.times, elements.marks, headers, elements.lineages)
+            return Block(messages, None, elements.values, elements.at, *beside)
         if elements.at is not None:
             messages = messages.take(np.asarray(elements.at, np.int64))
-        return Block(messages, elements.decoded_by, keys=keys, times=elements.times, marks=elements.marks, headers=headers)
+        beside = (keys, elements.times, elements.marks, headers, elements.lineages)
+        return Block(messages, elements.decoded_by, None, None, *beside)
 
     def _written(self, sink: str, elements: Elements) -> BlockRow:
         origin = elements.origin
