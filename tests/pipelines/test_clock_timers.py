@@ -147,7 +147,35 @@ def test_the_result_of_a_timer_has_the_event_time_that_was_reached_and_comes_int
     now[0] = 50
     trial.send()
     trial.send(Message(b"", b"c", 200, "n/0"), Message(b"", b"c", 200, "n/1"))
-    assert trial.values("out") == [b"120", b"120"]
+    assert sorted(trial.values("out")) == [b"120", b"140"]
+
+
+@pytest.mark.parametrize("on_error", OnError)
+def test_a_timer_rings_while_a_stream_is_awaited_and_what_follows_has_the_event_time_of_the_values(on_error: OnError) -> None:
+    now = [0]
+    app = Pipeline("app", on_error=on_error, dead_letters="failed" if on_error is OnError.DEAD_LETTER else None)
+    keyed = app.source("n/*").key_by(lambda message: message.key)
+    rung = keyed.stateful(
+        lambda message, state, context: context.set_timer(at_clock=50),
+        dict,
+        on_timer=lambda state, context: context.event_time,
+        clock_every="1s",
+        name="watch",
+    )
+    rung.stateful(lambda time, state, context: time, dict, ttl="1 hour", name="kept").map(str, name="text").sink("out")
+    rung.window(tumbling("100us")).aggregate(total(), name="sums").map(str, name="sum").sink("sums")
+    trial, stages = Trial(app, now=lambda: now[0]), Stages(app, now=0)
+    trial.open("n/0", "n/1")
+    stages.open("n/0", "n/1")
+    for at, times in ((0, (120,)), (50, ()), (60, (320,))):
+        now[0] = stages.now = at
+        sent = [Message(b"", b"a", time, "n/0", time) for time in times]
+        trial.send(*sent)
+        stages.send(*sent)
+    assert trial.values("out") == [value for _, value in stages.written["out"]] == [b"120", b"320"]
+    assert (trial.failed, +trial.counts) == ([], +stages.counts)
+    trial.end("n/1")
+    assert trial.values("sums") == [b"120"]
 
 
 def test_timers_by_both_times_do_not_touch_each_other_and_the_end_of_event_time_fires_none_by_the_clock() -> None:

@@ -19,7 +19,7 @@ class Context:
     Attributes:
         key: The key.
         event_time: The event time of the value, or the time of the timer; for a timer by the clock, the event time that has been
-            reached. None if it is unknown.
+            reached, or a later one of the key's values. None if it is unknown.
         clock: The time of a timer by the clock; None for anything else.
         stream: The stream that the value comes from; for a timer, the stream of the last value of its key.
         sequence: The sequence of the message that it comes from.

@@ -158,7 +158,7 @@ class Contextual(KeyedStep):
         return fired_elements(fired)
 
     def fire_by_clock(self, step_pass: StepPass, present: Present, watermark: int) -> Sequence[Elements]:
-        """The results of timers that are due by the clock, at the event time that has been reached."""
+        """The results of timers that are due by the clock, at the event time reached, or a later one of the key's values."""
         states, now = step_pass.states(self.name), present.now
         due, keys = due_by_clock(states, next_by_clock), list[Key]()
         for key in due.pop(now):
@@ -256,7 +256,9 @@ class _Calls:
         timed: Any = resolved(self._states[key], now=now)
         self._record(key, partial(resolved, now=now))
         before, due = self._step.next(timed), [at for at in timed.by_clock if at <= now]
-        time = NO_TIME if watermark == NO_TIME else watermark - self._step.lag
+        # While a stream is awaited, no event time has been reached, but the key's values may have had one.
+        time = max(watermark - self._step.lag, timed.last)
+        mark = NO_TIME if time == NO_TIME else time + self._step.lag
         fired: list[Fired] = []
         for at in due:
             if timed is GONE or at not in timed.by_clock:
@@ -265,7 +267,7 @@ class _Calls:
             self._record(key, partial(_without_clock_timer, at=at))
             context = Context(key, None if time == NO_TIME else time, timed.stream, timed.sequence, None, None, None)
             context.bind_clock(at, now)
-            timed = self._called(key, timed, context, time, watermark, fired, (at, now))
+            timed = self._called(key, timed, context, time, mark, fired, (at, now))
         if timed is not GONE and self._states.index is not None and self._step.next(timed) < before:
             self._states.index.add(key, self._step.next(timed))
         return fired
