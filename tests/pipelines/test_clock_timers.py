@@ -4,12 +4,17 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.stages import Stages
 
 from headrace.pipelines import Context, GraphError, Message, OnError, Pipeline, StepError, Trial, total, tumbling
+from headrace.pipelines.elements.elements import Elements, States
+from headrace.pipelines.elements.message import Origin
+from headrace.pipelines.execution.passes import Pass
+from headrace.pipelines.time.present import Present
 
 PROPERTY = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 STREAMS = ("n/0", "n/1")
@@ -275,3 +280,30 @@ def test_without_clock_every_there_are_no_such_timers_and_without_on_timer_it_is
             Trial(app).send(Message(b"", b"a", None, "n/0"))
     with pytest.raises(GraphError, match="pipeline app, step watch: clock_every has no effect without on_timer"):
         app_of(lambda message, state, context: None, None, clock_every="1s")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_index_by_the_clock_stays_as_large_as_the_number_of_keys_however_often_timers_are_set_anew(fails: bool) -> None:
+    def watch(message: Message, state: dict[str, int], context: Context) -> None:
+        context.cancel_clock_timers()
+        if context.sequence % 7 < 5:
+            context.set_timer(after_clock="1h")
+        elif context.sequence % 7 == 5:
+            context.set_timer(at_clock=context.sequence + 10**9)
+        if fails and context.sequence % 11 == 0:
+            raise ValueError("as wanted")
+
+    graph = app_of(watch, lambda state, context: 1, clock_every="1s", on_error=OnError.SKIP).graph
+    (step,), states, keys = graph.keyed, States(), ["a", "b", "c", "a"]
+    key_by = next(number for number, found in enumerate(graph.steps) if found.label == "key_by")
+    for now in range(200):
+        passed, times = Pass(graph, defaultdict(States, watch=states)), np.full(4, now)
+        origin = Origin("n/0", np.arange(4 * now, 4 * now + 4), [b""] * 4, [b""] * 4, times)
+        passed.enter(key_by, Elements([Message(b"")] * 4, origin, None, keys, times, times))
+        passed.fire_due(1, now, Present(None, now))
+        listed = [key for keys in states.by_clock._keys.values() for key in keys]
+        assert len(listed) <= (2 if now <= 150 else 4) * len(set(keys))
+        assert set(listed) >= {key for key, timed in states.items() if timed.by_clock}
+        if now == 150:  # the states come from elsewhere, and are listed once more
+            states.update(zip(states, step.state_class.unpack(step.state_class.pack(list(states.values()))), strict=True))
+            states.renewed(states)

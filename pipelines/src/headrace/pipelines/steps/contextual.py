@@ -15,11 +15,11 @@ from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.context import Context
-from headrace.pipelines.steps.due import due_by_clock, due_of
+from headrace.pipelines.steps.due import Index, due_by_clock, due_of
 from headrace.pipelines.steps.returned import own, own_or_none
 from headrace.pipelines.steps.rollback import GONE, Replay, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import KeyedStep, OnError, StepPass
-from headrace.pipelines.steps.timed_state import TimedState, TimedStateClass, next_by_clock, resolved
+from headrace.pipelines.steps.timed_state import TimedState, TimedStateClass, listed_by_clock, next_by_clock, resolved
 from headrace.pipelines.time.present import Present
 from headrace.pipelines.time.time import END
 
@@ -160,17 +160,19 @@ class Contextual(KeyedStep):
     def fire_by_clock(self, step_pass: StepPass, present: Present, watermark: int) -> Sequence[Elements]:
         """The results of timers that are due by the clock, at the event time reached, or a later one of the key's values."""
         states, now = step_pass.states(self.name), present.now
-        due, keys = due_by_clock(states, next_by_clock), list[Key]()
+        due, keys = due_by_clock(states, listed_by_clock), list[Key]()
         for key in due.pop(now):
-            if key in states and next_by_clock(states[key]) <= now:
+            if key not in states:
+                continue
+            if next_by_clock(states[key]) <= now:
                 keys.append(key)
-            elif key in states:
-                due.add(key, next_by_clock(states[key]))
+            else:
+                _list_again(due, key, states[key], now)
         calls, fired = _Calls(self, step_pass, keys), list[Fired]()
         for key in keys:
             fired += calls.due_by_clock(key, now, watermark)
             if key in states:
-                due.add(key, next_by_clock(states[key]))
+                _list_again(due, key, states[key], now)
         step_pass.touched(self.name, keys)
         return fired_elements(fired)
 
@@ -275,7 +277,11 @@ class _Calls:
     def roll_back(self, key: Key) -> Any:
         """Restores the state of a key after a failed call."""
         assert self._rollback is not None, "failed() raises under OnError.FAIL"
-        return self._rollback.roll_back(key)
+        before, after = self._states.get(key), self._rollback.roll_back(key)
+        if before is not None and after is not GONE:
+            # The index is not rolled back.
+            after.listed = before.listed
+        return after
 
     def _fire_timer(self, key: Key, timed: TimedState, fired: list[Fired]) -> Any:
         at, at_clock = timed.timers.pop(0), next_by_clock(timed)
@@ -306,8 +312,12 @@ class _Calls:
     def _note_clock(self, key: Key, timed: Any, before: int) -> None:
         """Notes in the index by the clock that the next timer of a key is earlier than before."""
         index = self._states.by_clock
-        if timed is not GONE and index is not None and next_by_clock(timed) < before:
-            index.add(key, next_by_clock(timed))
+        if timed is GONE or index is None:
+            return
+        at = next_by_clock(timed)
+        # One without a time yet is listed until the end of the micro-batch, when its time is not before the clock.
+        if at < min(before, 0) or 0 <= at < timed.listed:
+            index.add(key, listed_by_clock(timed))
 
     def _keep(self, key: Key, timed: Any) -> None:
         if timed is GONE:
@@ -318,6 +328,14 @@ class _Calls:
     def _record(self, key: Key, replay: Replay) -> None:
         if self._rollback is not None:
             self._rollback.record(key, replay)
+
+
+def _list_again(due: Index, key: Key, timed: TimedState, now: int) -> None:
+    """Lists a key, which the index had listed up to now, at its next timer, unless it still lists it before."""
+    if timed.listed <= now:
+        timed.listed = END
+    if next_by_clock(timed) < timed.listed:
+        due.add(key, listed_by_clock(timed))
 
 
 def _without_clock_timer(timed: Any, *, at: int) -> Any:

@@ -22,9 +22,11 @@ class TimedState:
         by_clock: The times of the timers by the clock, in order. One that is relative to the micro-batch in which it was set is
             negative, `since(span)`, until that micro-batch ends.
         lineage: The lineage of the key's last element, if a step needs it.
+        listed: A time by the clock at which an index of timers lists the key, or later; END if it does not list it. A state that
+            is read again is listed at its next timer or earlier.
     """
 
-    __slots__ = ("by_clock", "last", "lineage", "sequence", "state", "stream", "timers")
+    __slots__ = ("by_clock", "last", "lineage", "listed", "sequence", "state", "stream", "timers")
 
     def __init__(
         self,
@@ -39,6 +41,11 @@ class TimedState:
         self.state, self.timers, self.last, self.stream, self.sequence = state, timers, last, stream, sequence
         self.by_clock = [] if by_clock is None else by_clock
         self.lineage = lineage
+        self.listed = self.by_clock[0] if self.by_clock and self.by_clock[0] >= 0 else END
+
+    def __reduce__(self) -> Any:
+        """The state without `listed`."""
+        return TimedState, (self.state, self.timers, self.last, self.stream, self.sequence, self.by_clock, self.lineage)
 
 
 @dataclass(frozen=True)
@@ -75,3 +82,11 @@ def resolved(timed: Any, *, now: int) -> Any:
 def next_by_clock(timed: TimedState) -> int:
     """When the next timer by the clock is due; END for never."""
     return timed.by_clock[0] if timed.by_clock else END
+
+
+def listed_by_clock(timed: TimedState) -> int:
+    """The same, noted as listed in the index. A timer without a time yet is listed besides, until the micro-batch ends."""
+    at = next_by_clock(timed)
+    if at >= 0:
+        timed.listed = at
+    return at
