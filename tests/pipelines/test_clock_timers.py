@@ -15,6 +15,7 @@ from headrace.pipelines.elements.elements import Elements, States
 from headrace.pipelines.elements.message import Origin
 from headrace.pipelines.execution.passes import Pass
 from headrace.pipelines.time.present import Present
+from headrace.pipelines.time.time import END
 
 PROPERTY = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 STREAMS = ("n/0", "n/1")
@@ -183,7 +184,53 @@ def test_a_timer_rings_while_a_stream_is_awaited_and_what_follows_has_the_event_
     assert trial.values("sums") == [b"120"]
 
 
-def test_timers_by_both_times_do_not_touch_each_other_and_the_end_of_event_time_fires_none_by_the_clock() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_micro_batch_that_ends_event_time_fires_timers_by_the_clock_that_are_due_and_gives_the_others_a_time(
+    restarts: bool,
+) -> None:
+    now = [0]
+
+    def watch(message: Message, state: dict[str, int], context: Context) -> None:
+        if message.value:
+            context.set_timer(at_clock=100)
+            context.set_timer(after_clock="50us")
+
+    app = app_of(watch, lambda state, context: (context.clock, context.event_time), clock_every="1s")
+    trial, stages = Trial(app, now=lambda: now[0]), Stages(app)
+    for at, value, rung in ((10, b"set", []), (59, b"", []), (70, b"", [(60, 70)]), (130, b"", [(100, 130)]), (500, b"", [])):
+        now[0] = stages.now = at
+        sent = Message(value, b"a", at, "n/0", at)
+        before = len(trial.values("out"))
+        trial.send(sent)
+        stages.send(sent)
+        trial.finish()
+        stages.end("n/0", all_=True)
+        if restarts:
+            trial.restart()
+        assert trial.values("out")[before:] == [repr(pair).encode() for pair in rung]
+        assert trial.values("out") == [value for _, value in stages.written["out"]]
+
+
+def test_all_runs_that_are_one_micro_batch_that_ends_event_time_fire_what_is_due() -> None:
+    app = app_of(
+        lambda message, state, context: context.set_timer(after_clock="50us") or context.set_timer(at_clock=5),
+        lambda state, context: (context.clock, context.event_time),
+        clock_every="1s",
+    )
+    graph, states = app.graph, States()
+    key_by = next(number for number, found in enumerate(graph.steps) if found.label == "key_by")
+    found = list[Any]()
+    for now in (10, 59, 60):
+        passed, times = Pass(graph, defaultdict(States, watch=states)), np.full(1, now)
+        if now == 10:
+            origin = Origin("n/0", np.array([1]), [b""], [b""], times)
+            passed.enter(key_by, Elements([Message(b"")], origin, None, ["a"], times, times))
+        passed.fire_due(1, END, Present(None, now))
+        found.append([value for _, elements in passed.written for value in elements.values])
+    assert found == [[b"(5, 10)"], [], [b"(60, 10)"]]
+
+
+def test_timers_by_both_times_do_not_touch_each_other() -> None:
     now = [0]
 
     def watch(message: Message, state: dict[str, int], context: Context) -> None:

@@ -131,7 +131,7 @@ class Pass:
                 try:
                     reached = watermark if isinstance(watermark, int) else watermark(self.graph.roots[number], step.lifetime)
                     fired = list(step.fire_due(self, reached))
-                    if present is not None and step.uses_clock and reached < END:
+                    if present is not None and step.uses_clock:
                         fired += step.fire_by_clock(self, present, reached)
                 except _ENDS as error:
                     raise _exited(error, f"pipeline {self.graph.name}, step {step.name}") from error

@@ -258,8 +258,8 @@ class _Calls:
         timed: Any = resolved(self._states[key], now=now)
         self._record(key, partial(resolved, now=now))
         before, due = self._step.next(timed), [at for at in timed.by_clock if at <= now]
-        # While a stream is awaited, no event time has been reached, but the key's values may have had one.
-        time = max(watermark - self._step.lag, timed.last)
+        # While a stream is awaited, no event time has been reached, but the key's values may have had one. The end is no time.
+        time = timed.last if watermark == END else max(watermark - self._step.lag, timed.last)
         mark = NO_TIME if time == NO_TIME else time + self._step.lag
         fired: list[Fired] = []
         for at in due:
