@@ -616,6 +616,27 @@ def test_the_present_does_not_run_backwards_and_a_repeat_tells_steps_the_same(ga
     gateway.append("orders/0", messages(6, 9))
     planner = make(gateway, application="app", asksForPresent="true")
     end = json.loads(json.dumps(planner.latest_offset(ahead, ALL)))
-    assert planner.planned_at(end) == ahead["plannedAt"]
     again = make(gateway, application="app", asksForPresent="true")
     assert again.ends(ahead, end).planned_at == planner.ends(ahead, end).planned_at == ahead["plannedAt"]
+    gateway.append("orders/0", messages(10, 10))
+    later = json.loads(json.dumps(planner.latest_offset(end, ALL)))
+    assert planner.ends(end, later).planned_at == later["plannedAt"] > end["plannedAt"], (
+        "time passes, although the clock is behind"
+    )
+
+
+def test_how_far_ahead_event_times_may_be_follows_the_clock_itself_also_after_it_was_wrong(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway, application="app", asksForPresent="true")
+    begin = planner.initial_offset()
+    start = planner.latest_offset(begin, ALL)
+    assert "wallAt" not in start
+    ahead = {**start, "plannedAt": start["plannedAt"] + 10 * 365 * 86_400 * 1_000_000}
+    gateway.append("orders/0", messages(6, 9))
+    before = time.time_ns() // 1000
+    end = json.loads(json.dumps(make(gateway, application="app", asksForPresent="true").latest_offset(ahead, ALL)))
+    for reader in (planner, make(gateway, application="app", asksForPresent="true")):
+        planned_at = reader.planned_at(end)
+        assert planned_at is not None
+        assert before <= planned_at <= time.time_ns() // 1000
+        assert reader.ends(ahead, end).planned_at == ahead["plannedAt"]

@@ -43,7 +43,8 @@ class Offset:
     time: a batch that is repeated finds the same value. `awaited` are the streams that were opened and have no position yet:
     event time waits for them. `began_at` is when the first batch was planned, in microseconds since 1970, if the application
     needs the present time. `clock` is for how long the application had run, in microseconds, if it needs that for quiet streams.
-    `history` is how many slices of its history the application has read.
+    `history` is how many slices of its history the application has read. `wall_at` is the machine's clock when the batch was
+    planned, if it was behind `planned_at`, which never goes back.
     """
 
     pipeline: str
@@ -58,6 +59,7 @@ class Offset:
     began_at: int | None = None
     history: int = 0
     clock: int | None = None
+    wall_at: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Offset | None":
@@ -96,6 +98,7 @@ class Offset:
                 document.get("beganAt"),
                 int(document.get("history", 0)),
                 document.get("clock"),
+                document.get("wallAt"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
@@ -116,6 +119,8 @@ class Offset:
             document["run_id"] = self.run_id
         if self.planned_at is not None:
             document["plannedAt"] = self.planned_at
+        if self.wall_at is not None:
+            document["wallAt"] = self.wall_at
         if self.began_at is not None:
             document["beganAt"] = self.began_at
         if self.clock is not None:

@@ -18,6 +18,7 @@ from headrace.engine.source.fetch import PipelineRun, fetch_once
 from headrace.engine.source.missing_connectors import MAX_PAUSE_S, MissingConnectors, sinks_away
 from headrace.engine.source.options import Options
 from headrace.engine.source.parallelism import Parallelism
+from headrace.engine.source.present import PresentClock
 from headrace.engine.source.ranges import Ends, Range, split
 from headrace.engine.source.running_clock import RunningClock
 from headrace.engine.wire.connection import Connection, to_error
@@ -67,6 +68,7 @@ class Planner:
         self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=self._fields)
         self._missing_connectors = MissingConnectors(options, self._fields)
         self._clock = RunningClock(options.tick_s, options.interval_s)
+        self._present = PresentClock(self._fields)
         self._lease = LeaseRenewal(connection, lambda: self.pipeline_run.to_proto(options))
 
     def initial_offset(self) -> dict[str, Any]:
@@ -134,13 +136,13 @@ class Planner:
 
     def _ended(self, offset: Offset, **changes: Any) -> Offset:
         """The offset at which a batch of this run ends that begins at another one."""
-        # Time does not run backwards, also where the machine's clock is set back.
-        run, now = self.pipeline_run, max(time.time_ns() // 1000, offset.planned_at or 0)
-        present: dict[str, int | None] = {"planned_at": None}
+        run = self.pipeline_run
+        present: dict[str, int | None] = {"planned_at": None, "wall_at": None}
         if self._options.asks_for_present:
+            now, wall = self._present.now(offset.planned_at)
             # The application did not ask for the present time when the checkpoint began.
             began_at = offset.began_at if offset.began_at is not None else 0 if offset.streams else now
-            present = {"planned_at": now, "began_at": began_at}
+            present = {"planned_at": now, "wall_at": None if wall == now else wall, "began_at": began_at}
         if self._clock.is_needed:
             present["clock"] = (offset.clock or 0) + self._clock.take()
         changes |= {"run_number": run.number, "run_id": run.run_id, "checkpoint": run.checkpoint, **present}
@@ -331,8 +333,12 @@ class Planner:
         return Ends(names, finish.finish != begin.finish, forgotten, opened, elapsed, finish.clock, finish.planned_at)
 
     def planned_at(self, end: dict[str, Any]) -> int | None:
-        """When a batch was planned, in microseconds since 1970; the same if it is read again. None if no step needs it."""
-        return self._offset(end).planned_at
+        """The machine's clock when a batch was planned, in microseconds since 1970; None if no step needs it.
+
+        It is the same if the batch is read again. A clock that once was wrong does not permit event times that are.
+        """
+        offset = self._offset(end)
+        return offset.planned_at if offset.wall_at is None else offset.wall_at
 
     def _planned_here(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
         # For the first batch, Spark has requested the initial offset once more, which differs by the checkpoint's id.
