@@ -23,6 +23,7 @@ from headrace.pipelines import (
     total,
     tumbling,
 )
+from headrace.pipelines.joins.waiting import Entry
 
 PROPERTY = settings(max_examples=80, derandomize=True, database=None, deadline=None)
 LEFTS, RIGHTS = ("l/0", "l/1"), ("r/0", "r/1")
@@ -532,3 +533,39 @@ def test_a_span_or_a_retention_that_changes_is_refused_unless_states_are_migrate
         trial.restart(app("2s"))
     trial.restart(app("2s"), migrate_states=["join-within"])
     assert set(trial.states("join-within")) == {b"k"}
+
+
+@pytest.mark.parametrize("is_in_window", [False, True])
+def test_the_cost_of_values_that_meet_none_does_not_depend_on_how_many_wait(
+    is_in_window: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    class Counted(Entry):
+        """An entry that counts how often its time is looked at."""
+
+        @property
+        def at(self) -> int:  # type: ignore[override]
+            nonlocal looks
+            looks += 1
+            return self[1]
+
+    def cost(waiting: int) -> int:
+        nonlocal looks
+        app = Pipeline("app")
+        left, right = (keyed(app, streams) for streams in ("l/*", "r/*"))
+        if is_in_window:
+            pairs = left.window(tumbling("100us")).join(right, how="full")
+        else:
+            pairs = left.join_within(right, before="10us", after="10us", how="full")
+        pairs.map(repr).sink("out")
+        trial = Trial(app)
+        trial.send(*(Message(b"", b"k", 20, "r/0") for _ in range(50)))
+        trial.send(*(Message(b"", b"k", 150, "l/0") for _ in range(waiting)))
+        looks = 0
+        trial.send(Message(b"", b"k", 150, "r/0"))
+        assert len(trial.values("out")) == 50
+        return looks
+
+    monkeypatch.setattr("headrace.pipelines.joins.step.Entry", Counted)
+    assert cost(200) - cost(20) < 50 * 20

@@ -1,7 +1,7 @@
 """The join of values with the rows of a table."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -55,7 +55,7 @@ class JoinAsOf(Join):
         last = bisect_right(rights, left.at, key=_AT) - 1
         return () if last < 0 or rights[last].value is None else (last,)
 
-    def are_met(self, right: Entry, lefts: Iterable[Entry]) -> bool:
+    def are_met(self, right: Entry, lefts: Sequence[int]) -> bool:
         """True: rows make no results."""
         return True
 

@@ -1,7 +1,7 @@
 """The join of values that are in the same window."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -46,10 +46,11 @@ class JoinInWindow(Join):
         first = bisect_left(rights, start, key=_AT)
         return range(first, bisect_left(rights, end, first, key=_AT))
 
-    def are_met(self, right: Entry, lefts: Iterable[Entry]) -> bool:
-        """Whether one is in its window."""
-        window = self.windows.around(right.at)
-        return any(self.windows.around(left.at) == window for left in lefts)
+    def are_met(self, right: Entry, lefts: Sequence[int]) -> bool:
+        """Whether one is in its window, which is due later only if windows had another size when it came."""
+        start, end = self.windows.around(right.at)
+        first = bisect_left(lefts, start)
+        return first < len(lefts) and lefts[first] < end
 
     def expired(self, rights: Sequence[Entry], watermark: int) -> int:
         """Those whose windows are closed."""

@@ -8,7 +8,7 @@ nor on the division into micro-batches.
 from abc import abstractmethod
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -179,8 +179,8 @@ class Join(KeyedStep):
         """The indices of the values of the right side that a value of the left side meets."""
 
     @abstractmethod
-    def are_met(self, right: Entry, lefts: Iterable[Entry]) -> bool:
-        """Whether one of some values of the left side will meet a value of the right side."""
+    def are_met(self, right: Entry, lefts: Sequence[int]) -> bool:
+        """Whether a value of the left side that waits will meet a value of the right side; `lefts` are their times, in order."""
 
     @abstractmethod
     def expired(self, rights: Sequence[Entry], watermark: int) -> int:
@@ -251,10 +251,10 @@ class Join(KeyedStep):
     def _of_rights(self, waiting: Waiting, watermark: int) -> list[tuple[Entry, Any, int]]:
         """The results of values of the right side that have met nothing."""
         results: list[tuple[Entry, Any, int]] = []
-        lefts = [entry for entry in waiting.queue if entry.side == LEFT and not entry.is_alone]
-        for index, right in enumerate(waiting.rights):
-            if right.has_met or right.due > watermark:
-                continue
+        due = [index for index, right in enumerate(waiting.rights) if not right.has_met and right.due <= watermark]
+        lefts = sorted(entry.at for entry in waiting.queue if entry.side == LEFT and not entry.is_alone) if due else []
+        for index in due:
+            right = waiting.rights[index]
             if not self.are_met(right, lefts):
                 results.append((right, (None, copied(right.value)), right.time))
             waiting.rights[index] = right._replace(has_met=True)

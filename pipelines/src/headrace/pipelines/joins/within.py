@@ -1,7 +1,7 @@
 """The join of values whose event times are close to each other."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -40,9 +40,10 @@ class JoinWithin(Join):
         first = bisect_left(rights, left.at - self.before, key=_AT)
         return range(first, bisect_right(rights, left.at + self.after, first, key=_AT))
 
-    def are_met(self, right: Entry, lefts: Iterable[Entry]) -> bool:
+    def are_met(self, right: Entry, lefts: Sequence[int]) -> bool:
         """Whether it is within the span of one."""
-        return any(-self.before <= right.at - left.at <= self.after for left in lefts)
+        first = bisect_left(lefts, right.at - self.after)
+        return first < len(lefts) and lefts[first] <= right.at + self.before
 
     def expired(self, rights: Sequence[Entry], watermark: int) -> int:
         """Those that no value can have within its span that is not late, nor waits."""
