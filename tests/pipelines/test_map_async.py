@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.engine.stages import Stages
 from tests.pipelines.rig import cut
 
-from headrace.pipelines import Call, Flow, Message, OnError, Pipeline, StepError, Trial
+from headrace.pipelines import Call, Flow, GraphError, Message, OnError, Pipeline, StepError, Trial
 
 PROPERTY = settings(max_examples=40, derandomize=True, database=None, deadline=None)
 
@@ -233,3 +233,11 @@ def test_a_result_that_is_not_there_yet_is_refused() -> None:
 
     with pytest.raises(StepError, match="the function returned a generator"):
         Trial(app_of(call)).send(*messages([1]))
+
+
+def test_an_async_function_for_another_method_is_refused_with_the_name_of_the_one_that_awaits_it() -> None:
+    async def call(number: int) -> int:
+        return number
+
+    with pytest.raises(GraphError, match=r"step call: function is an async function.*or call it in map_async"):
+        Pipeline("app").source("n/*").map(call)

@@ -111,7 +111,8 @@ def function(where: str, parameter: str, value: Any, *called_with: str, instead_
     if not callable(value):
         raise GraphError(f"{where}: {parameter} must be a function, not {excerpt(value)}")
     if _is(value, inspect.iscoroutinefunction) or _is(value, inspect.isasyncgenfunction):
-        raise GraphError(f"{where}: {parameter} is an async function, and nothing awaits what it returns: pass an ordinary one")
+        what = f"{where}: {parameter} is an async function, and nothing awaits what it returns"
+        raise GraphError(f"{what}: pass an ordinary one, or call it in map_async")
     if instead_of_yield is not None and _is(value, inspect.isgeneratorfunction):
         raise GraphError(f"{where}: {parameter} yields, and must return one result: {instead_of_yield}")
     if called_with and not _takes(value, len(called_with)):
