@@ -1,7 +1,7 @@
 """Timers by the clock fire once, in the order of their times, as a loop over all micro-batches says."""
 
 from collections import defaultdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -301,10 +301,12 @@ def test_states_of_a_version_without_such_timers_are_taken_over_and_those_that_a
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"at_clock": -1}, "at_clock=-1 is before 1970"),
-        ({"at_clock": 1.5}, "TypeError"),
+        ({"at_clock": -1}, "time by the clock -1 is outside the years 1970 to 9999"),
+        ({"at_clock": 1.5}, "TypeError: a time by the clock is a datetime with a time zone or a whole number, not 1.5"),
+        ({"at_clock": True}, "TypeError: a time by the clock is a datetime"),
         ({"at_clock": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
-        ({"at_clock": 10**18}, "outside the years 1 to 9999"),
+        ({"at_clock": 10**18}, "time by the clock 1000000000000000000 is outside the years 1970 to 9999"),
+        ({"after_clock": timedelta.max}, "is longer than time by the clock, which ends with the year 9999"),
         ({"after_clock": "-1s"}, "UnitError"),
         ({"after_clock": 5}, "a duration is a timedelta"),
         ({"after_clock": "soon"}, "UnitError"),
@@ -318,6 +320,16 @@ def test_what_a_timer_is_given_is_checked(arguments: dict[str, Any], error: str)
     with pytest.raises(StepError, match="pipeline app, step watch") as raised:
         Trial(app).send(Message(b"", b"a", None, "n/0"))
     assert error in str(raised.value)
+
+
+@pytest.mark.parametrize("span", [timedelta.max, timedelta(days=2_900_000)])
+def test_a_timer_that_is_too_late_is_refused_where_the_clock_is_known(span: timedelta) -> None:
+    def rang(state: dict[str, int], context: Context) -> None:
+        context.set_timer(after_clock=span)
+
+    app = app_of(lambda message, state, context: context.set_timer(at_clock=5), rang, clock_every="1s")
+    with pytest.raises(StepError, match=r"pipeline app, step watch.*is longer than time by the clock"):
+        Trial(app, now=lambda: 10**16).send(Message(b"", b"a", None, "n/0"))
 
 
 def test_without_clock_every_there_are_no_such_timers_and_without_on_timer_it_is_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.pipelines.elements.elements import Key, Lineage
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers
 from headrace.pipelines.steps.timed_state import since
-from headrace.pipelines.time.time import event_time, microseconds_of
+from headrace.pipelines.time.time import LATEST, clock_time, event_time, microseconds_of
 
 
 class Context:
@@ -175,15 +175,15 @@ class Context:
         if (at is None) == (after is None):
             raise TypeError("pass either at_clock= or after_clock=")
         if at is not None:
-            time = event_time(at)
-            if time < 0:
-                raise ValueError(f"at_clock={at!r} is before 1970")
-            return time
+            return clock_time(at)
         assert after is not None
         span = microseconds_of(after)
         if span < 0:
             raise ValueError(f"after_clock={after!r} is negative; pass a duration of at least 0")
-        return since(span) if self._now is None else event_time(self._now + span)
+        # The clock is not known to functions of values. It is after the year 2000, unless a test sets it.
+        if (self._now or 0) + span > LATEST:
+            raise ValueError(f"after_clock={after!r} is longer than time by the clock, which ends with the year 9999")
+        return since(span) if self._now is None else self._now + span
 
     def _clock_timers(self) -> list[int]:
         self._own_timers()

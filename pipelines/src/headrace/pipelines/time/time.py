@@ -75,6 +75,23 @@ def likely_unit(times: Times) -> TimeUnit | None:
     return None
 
 
+def clock_time(time: datetime | int) -> int:
+    """Converts a time by the clock to microseconds since 1970-01-01 UTC.
+
+    Raises:
+        TypeError: It is neither a datetime nor a whole number.
+        ValueError: The datetime has no time zone, or the time is outside the years 1970 to 9999.
+    """
+    if isinstance(time, bool | np.bool_) or not isinstance(time, datetime | int | np.integer):
+        raise TypeError(f"a time by the clock is a datetime with a time zone or a whole number, not {excerpt(time)}")
+    found = microseconds(time)
+    if not 0 <= found <= LATEST:
+        raise ValueError(
+            f"time by the clock {found} is outside the years 1970 to 9999; it must be in microseconds since 1970 UTC"
+        )
+    return found
+
+
 def event_time(time: datetime | float, unit: TimeUnit | None = None) -> int:
     """Converts an event time to microseconds since 1970-01-01 UTC.
 
