@@ -1,5 +1,6 @@
 """Sizes and durations mean the same everywhere."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -56,6 +57,14 @@ def test_what_is_not_a_size_is_named_with_the_units_that_there_are(text: str) ->
     assert str(caught.value).startswith(f"{text!r} is not a size; ")
     for unit in ("b", "kb", "mb", "gb", "tb", "1024"):
         assert f" {unit}" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 5000 + "tb", "1." + "3" * 5000 + "s", "5 " + "x" * 5000])
+@pytest.mark.parametrize("parse", [parse_size, parse_duration])
+def test_a_number_of_thousands_of_digits_is_refused_in_one_line(parse: Callable[[str], object], text: str) -> None:
+    with pytest.raises(UnitError, match=r"\.\.\.' is not a .*; write for instance") as caught:
+        parse(text)
+    assert len(str(caught.value)) < 300
 
 
 @given(st.integers(0, 2**70))

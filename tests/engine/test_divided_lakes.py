@@ -1,6 +1,9 @@
 """Tables in partitions: readers find each value, whatever its text is, and a table stays divided as it was."""
 
+import random
 import tempfile
+from collections import Counter
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
@@ -122,3 +126,49 @@ def test_a_task_writes_a_limited_number_of_partitions_at_once_and_each_row_once(
     expected = {turn * 5 + i: (turn + i) % 7 for turn in range(12) for i in range(5)}
     assert {row["n"]: row["half"] for row in found} == expected
     assert len(found) == 60
+
+
+@pytest.mark.parametrize(("partitions", "text_bytes", "least_rows"), [(8, 1_000, 128), (32, 0, 200)])
+def test_many_partitions_have_row_groups_as_large_as_one_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, text_bytes: int, least_rows: int
+) -> None:
+    monkeypatch.setattr("headrace.engine.lakes.task_files.GROUP_ROWS", 256)
+    lake, draw = replace(lake_at(tmp_path, "parquet", ["half"]), file_bytes=1 << 20), random.Random(1)
+    lake = replace(lake, columns=replace(lake.columns, schema=lake.columns.schema.append(pa.field("text", pa.binary()))))
+    with TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=False) as files:
+        for first in range(0, 600 * partitions, 400):
+            rows = [{"n": n, "half": str(n % partitions), "text": draw.randbytes(text_bytes)} for n in range(first, first + 400)]
+            files.write(lake.path, pa.RecordBatch.from_pylist(rows, schema=lake.columns.schema))
+        files.finish()
+    groups_of_files = [
+        [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+        for footer in map(pq.read_metadata, (tmp_path / "_headrace" / "staged").iterdir())
+    ]
+    assert all(min(groups[:-1], default=least_rows) >= least_rows for groups in groups_of_files)
+    assert sum(map(sum, groups_of_files)) == 600 * partitions
+
+
+WRITES = st.lists(st.lists(st.tuples(st.integers(0, 40) | st.just(0), st.integers(0, 3_000)), max_size=60), max_size=12)
+
+
+@given(WRITES)
+@settings(max_examples=12, deadline=None)
+def test_a_task_holds_a_limited_number_of_bytes_and_record_batches_in_any_partitions(
+    writes: list[list[tuple[int, int]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("headrace.engine.lakes.task_files.GROUP_BYTES", 200_000)
+        patched.setattr("headrace.engine.lakes.task_files.PIECES", 8)
+        lake = lake_at(folder, "parquet", ["half"])
+        lake = replace(lake, columns=replace(lake.columns, schema=lake.columns.schema.append(pa.field("text", pa.binary()))))
+        with TaskFiles([lake], Task(QUERY, "run", 0, 0, 1), sync=False) as files:
+            for write in writes:
+                rows = [{"n": size, "half": str(partition), "text": bytes(size)} for partition, size in write]
+                files.write(lake.path, pa.RecordBatch.from_pylist(rows, schema=lake.columns.schema))
+                waiting = [[*each._waiting, *each._pieces] for each in files._tables[lake.path]._partitions.values()]
+                assert sum(4096 + rows.nbytes for some in waiting for rows in some) < 200_000
+                assert all(len(each._pieces) < 8 for each in files._tables[lake.path]._partitions.values())
+            files.finish()
+        written = (Path(folder) / "_headrace" / "staged").glob("*")
+        found = Counter(number for path in written for number in pq.read_table(path).column("n").to_pylist())
+        assert found == Counter(size for write in writes for _, size in write)

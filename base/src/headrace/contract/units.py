@@ -21,7 +21,9 @@ _DURATION_UNITS = (
 )
 _MICROSECONDS = {name: factor for factor, names in _DURATION_UNITS for name in names}
 
-_NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?)\s*"
+_MAX_DIGITS = 100
+"""How long a number may be, with its point: Python reads and writes no number of several thousand digits."""
+_NUMBER = rf"\s*((?=[0-9.]{{1,{_MAX_DIGITS}}}(?![0-9.]))[0-9]+(?:\.[0-9]+)?)\s*"
 _BARE = re.compile(_NUMBER)
 _WITH_UNIT = re.compile(_NUMBER + r"([a-z]+)\s*")
 
@@ -30,7 +32,7 @@ _DURATION_ADVICE = "write for instance 30s; units are us, ms, s, m (minutes), h 
 
 
 class UnitError(ValueError):
-    """A text is not a size or a duration. The message contains the text, and what to write instead."""
+    """A text is not a size or a duration. The message contains the text, or its beginning, and what to write instead."""
 
 
 def parse_size(text: str) -> int:
@@ -43,7 +45,7 @@ def parse_size(text: str) -> int:
         return int(Fraction(bare[1]))
     match = _WITH_UNIT.fullmatch(text.lower())
     if match is None or match[2] not in _BYTES:
-        raise UnitError(f"{text!r} is not a size; {_SIZE_ADVICE}")
+        raise UnitError(f"{_excerpt(text)} is not a size; {_SIZE_ADVICE}")
     return int(Fraction(match[1]) * _BYTES[match[2]])
 
 
@@ -71,7 +73,7 @@ def parse_duration(text: str, *, unit_required: bool = False) -> timedelta:
     while (match := _WITH_UNIT.match(lowered, at)) and match[2] in _MICROSECONDS:
         total, at = total + Fraction(match[1]) * _MICROSECONDS[match[2]], match.end()
     if at < len(lowered) or not at:
-        raise UnitError(f"{text!r} is not a duration; {_DURATION_ADVICE}")
+        raise UnitError(f"{_excerpt(text)} is not a duration; {_DURATION_ADVICE}")
     return _timedelta(text, total)
 
 
@@ -94,4 +96,9 @@ def _timedelta(text: str, microseconds: Fraction) -> timedelta:
     try:
         return timedelta(microseconds=round(microseconds))
     except OverflowError:
-        raise UnitError(f"{text!r} is too long; a duration has at most {timedelta.max.days} days") from None
+        raise UnitError(f"{_excerpt(text)} is too long; a duration has at most {timedelta.max.days} days") from None
+
+
+def _excerpt(text: str) -> str:
+    """Returns the text for an error: whole, unless it is longer than a line."""
+    return repr(text if len(text) <= _MAX_DIGITS else f"{text[:_MAX_DIGITS]}...")

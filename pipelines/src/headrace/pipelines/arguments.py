@@ -23,7 +23,10 @@ _short.maxstring = _short.maxother = 80
 
 def excerpt(value: object) -> str:
     """What was value, for an error: not longer than a line."""
-    return _short.repr(value)
+    try:
+        return _short.repr(value)
+    except ValueError:  # Python writes no number of several thousand digits.
+        return f"{type(value).__name__}(...)"
 
 
 def member(where: str, parameter: str, value: Any, kind: type[E]) -> E:

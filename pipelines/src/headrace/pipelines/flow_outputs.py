@@ -121,7 +121,8 @@ class Outputs(ABC, Generic[T_co]):
             options: Options of the format's library, beside the environment: deltalake's storage options, such as
                 `aws_endpoint_url`, or properties of pyiceberg's catalog, such as `uri`.
             file_size: About how large a file becomes before a task begins a further one for the same micro-batch: text such as
-                "64mb", or bytes. What tasks of many micro-batches write becomes larger files only by `headrace lake compact`.
+                "64mb", or bytes; 4 GiB at most. What tasks of many micro-batches write becomes larger files only by
+                `headrace lake compact`.
             name: The step's name.
             on_error: The policy for values that the columns cannot hold.
 

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
 GROUPS_OF_A_FILE = 4
-"""Rows are gathered up to about this number or size, or this part of a file, and then written as one row group."""
+"""A partition's rows are gathered up to about this number or size, or this part of a file, and then written as one row group.
+
+A task holds rows of this size for all partitions of a table; the largest group is then written before it is full.
+"""
+PIECES, PIECE_BYTES = 64, 4096
+"""How many record batches wait for a partition before they are joined, and what a small one needs beside its rows."""
 SAMPLE_ROWS, DISTINCT = 4096, 0.8
 """A column gets a dictionary if fewer than this share of a sample of its values are distinct."""
 MAX_OPEN = 64
@@ -124,8 +129,10 @@ class _TableFiles:
             files = self._partitions.pop(folder, None) or self._partition(folder)
             self._partitions[folder] = files
             files.add(some)
-        while self._is_full():
-            max(self._partitions.values(), key=lambda files: (files.waiting_bytes, files.waiting_rows)).write_group()
+            if files.is_full:
+                files.write_group()
+        while sum(files.held_bytes for files in self._partitions.values()) >= GROUP_BYTES:
+            max(self._partitions.values(), key=lambda files: files.held_bytes).write_group()
         for files in [each for each in self._partitions.values() if each.is_open][:-MAX_OPEN]:
             files.close()
 
@@ -139,12 +146,6 @@ class _TableFiles:
     def _partition(self, folder: str) -> "_PartitionFiles":
         return _PartitionFiles(self._staging, self._schema, self._task, folder, self._file_bytes)
 
-    def _is_full(self) -> bool:
-        waiting = self._partitions.values()
-        return sum(files.waiting_rows for files in waiting) >= GROUP_ROWS or (
-            sum(files.waiting_bytes for files in waiting) >= _group_bytes(self._file_bytes)
-        )
-
 
 class _PartitionFiles:
     """The files of one task for one partition of a table."""
@@ -156,7 +157,9 @@ class _PartitionFiles:
         self._task = task
         self._folder = folder
         self._waiting: list[pa.RecordBatch] = []
-        self.waiting_rows = self.waiting_bytes = 0
+        self._pieces: list[pa.RecordBatch] = []
+        """What waits behind that, in record batches of any size."""
+        self._rows_waiting = self._bytes_waiting = 0
         self._names: list[str] = []
         self._done: list[LakeFile] = []
         self._file: pa.NativeFile | None = None
@@ -167,10 +170,25 @@ class _PartitionFiles:
     def is_open(self) -> bool:
         return self._writer is not None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows that wait are as many, or as large, as a row group."""
+        return self._rows_waiting >= GROUP_ROWS or self._bytes_waiting >= _group_bytes(self._file_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the rows that wait need."""
+        return self._bytes_waiting + PIECE_BYTES * (len(self._waiting) + len(self._pieces))
+
     def add(self, rows: pa.RecordBatch) -> None:
-        self._waiting.append(rows)
-        self.waiting_rows += rows.num_rows
-        self.waiting_bytes += rows.nbytes
+        if not rows.num_rows:
+            return
+        self._pieces.append(rows)
+        self._rows_waiting += rows.num_rows
+        self._bytes_waiting += rows.nbytes
+        if len(self._pieces) == PIECES:
+            self._waiting += pa.Table.from_batches(self._pieces, self._schema).combine_chunks().to_batches()
+            self._pieces = []
 
     def finish(self) -> tuple[LakeFile, ...]:
         self.write_group()
@@ -186,11 +204,11 @@ class _PartitionFiles:
                 self._staging.discard(name)
 
     def write_group(self) -> None:
-        if not self._waiting:
+        if not self._rows_waiting:
             return
-        group = pa.Table.from_batches(self._waiting, self._schema)
-        pieces = 1 + self.waiting_bytes // (1 + _group_bytes(self._file_bytes))
-        self._waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
+        group = pa.Table.from_batches([*self._waiting, *self._pieces], self._schema)
+        pieces = 1 + self._bytes_waiting // (1 + _group_bytes(self._file_bytes))
+        self._waiting, self._pieces, self._rows_waiting, self._bytes_waiting = [], [], 0, 0
         rows = 1 + group.num_rows // pieces
         for first in range(0, group.num_rows, rows):
             self._write(group.slice(first, rows))

@@ -19,7 +19,8 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _NAME_NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 """A name node, or the name service that Hadoop's configuration describes."""
 _TABLE = re.compile(r"[^.]+(\.[^.]+){2,}")
-MIN_FILE_BYTES = 1 << 20
+MIN_FILE_BYTES, MAX_FILE_BYTES = 1 << 20, 4 << 30
+"""S3 copies objects of at most 5 GB, and a file is copied to its place once the micro-batch is committed."""
 _FOLDER = re.compile(r"(?!\.\.?$)[A-Za-z0-9._=+-]+")
 
 
@@ -112,7 +113,7 @@ def file_bytes(where: str, size: Any) -> int:
     """Returns the size of a file in bytes.
 
     Raises:
-        GraphError: It is no size, or too small for a file of columns.
+        GraphError: It is no size, too small for a file of columns, or too large for a store.
     """
     try:
         found = parse_size(size) if isinstance(size, str) else check.whole(where, "file_size", size)
@@ -121,6 +122,10 @@ def file_bytes(where: str, size: Any) -> int:
     if found < MIN_FILE_BYTES:
         raise GraphError(
             f"{where}: file_size is at least {format_size(MIN_FILE_BYTES)}, not {check.excerpt(size)}: readers open each file"
+        )
+    if found > MAX_FILE_BYTES:
+        raise GraphError(
+            f"{where}: file_size is at most {format_size(MAX_FILE_BYTES)}, not {check.excerpt(size)}: S3 moves no larger file"
         )
     return found
 
