@@ -149,17 +149,19 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
         table = plain_table("process", "kind", "state", "for", "#restarts", "#memory", "version")
         for one in deployment["processes"]:
             memory = "-" if one["memory_bytes"] is None else bytes_text(one["memory_bytes"])
-            lasts = duration_text(one["state_age_ms"])
-            table.add_row(one["name"], one["kind"], one["state"], lasts, str(one["restarts"]), memory, one["version"] or "-")
+            lasts = "-" if one["state_age_ms"] is None else duration_text(one["state_age_ms"])
+            restarts = "-" if one["restarts"] is None else str(one["restarts"])
+            table.add_row(one["name"], one["kind"], one["state"], lasts, restarts, memory, one["version"] or "-")
         console().print(table)
         if deployment["gateway_fault"]:
             print_text(deployment["gateway_fault"])
         if deployment["file_fault"]:
-            lasts = duration_text(deployment["file_fault_age_ms"])
-            print_text(f"its file has been invalid for {lasts}, and the last valid one is in effect: {deployment['file_fault']}")
+            age_ms = deployment["file_fault_age_ms"]
+            how = "is invalid" if age_ms is None else f"has been invalid for {duration_text(age_ms)}"
+            print_text(f"its file {how}, and the last valid one is in effect: {deployment['file_fault']}")
         for one in deployment["processes"]:
             if one["pipelines"] and one["pipelines"] != [one["name"]]:
-                print_text(f"{one['name']}: runs {', '.join(one['pipelines'])}")
+                print_text(f"{one['name']}: runs {', '.join(map(str, one['pipelines']))}")
             if one["log_fault"]:
                 print_text(f"{one['name']}: its log cannot be written: {one['log_fault']}")
             if one["reason"]:

@@ -1,5 +1,6 @@
 """`headrace restart`: restarts a connector, an application or a Spark program of a running deployment."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +63,23 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
             done = ask_restart(folder_of(deployment), name, timeout)
     except (ConfigurationError, DeploymentError) as error:
         raise Failure(str(error), error.exit_code, summary=f"{name} is not restarted") from None
+    summary = f"{name} is restarted{_details(done)}"
+    if as_json:
+        print_result(summary, done)
+    else:
+        print_text(summary)
+
+
+def _details(done: Mapping[str, Any]) -> str:
+    """Returns what has happened for people; empty if the supervisor is of a version that does not tell."""
+    if done["duration_ms"] is None:
+        return ""
     if done["stopped_pid"] is None:
         before = "was not running"
     else:
         before = f"process {done['stopped_pid']} ended with exit code {done['stopped_exit_code']}"
     now = "runs" if done["state"] == "runs" else "has reached its end"
-    summary = f"{name} is restarted: {before}, process {done['pid']} {now} ({done['duration_ms'] / 1000:.1f} s)"
-    if as_json:
-        print_result(summary, done)
-    else:
-        print_text(summary)
+    return f": {before}, process {done['pid']} {now} ({done['duration_ms'] / 1000:.1f} s)"
 
 
 def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: float) -> dict[str, Any]:
