@@ -5,13 +5,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.absent import absent
-from tests.deploy.supervisors import SLEEPS, Watched, kill, plan, process_of, runs, stop
+from tests.deploy.supervisors import SLEEPS, Watched, kill, plan, process_of, role, runs, stop
 
 from headrace.deploy import Kind
 from headrace.deploy import process as process_module
+from headrace.deploy.process import SupervisedProcess
 from headrace.processes import MemoryKills
 from headrace.processes import memory_kills as counted
 
@@ -55,6 +58,92 @@ def test_what_the_kernel_has_killed_since_a_start_is_told(
     assert said in reason
 
 
+NONE = MemoryKills(1, 4)
+IN_CGROUP, ON_MACHINE = MemoryKills(2, 5), MemoryKills(1, 5)
+UNTOLD, UNTOLD_ON_MACHINE = MemoryKills(None, 4), MemoryKills(None, 5)
+
+
+class Ending:
+    """A process that runs until a test sets its exit code."""
+
+    def __init__(self, log: Path) -> None:
+        self.log, self.pids, self.runs = log, [1], False
+        self.code: int | None = None
+        self.environ: dict[str, str] = {}
+
+    def start(self) -> None:
+        self.runs = True
+
+    def exit_code(self) -> int | None:
+        self.runs = self.code is None
+        return self.code
+
+    def catch_up(self) -> None:
+        pass
+
+
+class Run:
+    """A run of a process, second after second."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, before: MemoryKills) -> None:
+        self.kills = before
+        monkeypatch.setattr(process_module, "memory_kills", lambda: self.kills)
+        self.process: Any = Ending(folder / "one.log")
+        disk: Any = SimpleNamespace(ask=lambda call: call())
+        self.one = SupervisedProcess(role("one", kind, SLEEPS), self.process, disk)
+        self.now = 1_000.0
+        self.one.start_if_due(self.now)
+
+    def goes_on(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now += 1
+            self.one.look(self.now, connected=True)
+
+    def ends(self, code: int) -> str:
+        self.process.code = code
+        self.goes_on(1)
+        assert self.one.reason is not None
+        return self.one.reason
+
+
+@pytest.mark.parametrize("after", [IN_CGROUP, ON_MACHINE])
+@pytest.mark.parametrize(("kind", "code"), [(Kind.SOURCE, -9), (Kind.SINK, 137), (Kind.PIPELINE, 1), (Kind.QUERY, -9)])
+def test_a_kill_of_long_ago_is_no_reason_for_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: MemoryKills, kind: Kind, code: int
+) -> None:
+    run = Run(tmp_path, monkeypatch, kind, NONE)
+    run.goes_on(10)
+    run.kills = after
+    run.goes_on(200)
+    assert "memory" not in run.ends(code)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "before", "after", "said"),
+    [
+        (Kind.SOURCE, -9, NONE, IN_CGROUP, "of this cgroup"),
+        (Kind.SOURCE, 137, NONE, ON_MACHINE, "of this machine"),
+        (Kind.SOURCE, 1, NONE, IN_CGROUP, ""),
+        (Kind.GATEWAY, -15, NONE, IN_CGROUP, ""),
+        (Kind.SINK, 2, UNTOLD, UNTOLD_ON_MACHINE, ""),
+        (Kind.PIPELINE, 1, NONE, IN_CGROUP, "of this cgroup"),
+        (Kind.QUERY, 1, NONE, ON_MACHINE, ""),
+        (Kind.QUERY, 1, UNTOLD, UNTOLD_ON_MACHINE, "of this machine"),
+        (Kind.PIPELINE, -9, NONE, ON_MACHINE, "of this machine"),
+        (Kind.PIPELINE, -9, UNTOLD, MemoryKills(1, None), ""),
+    ],
+)
+def test_only_an_end_by_sigkill_or_of_a_program_with_a_jvm_is_for_want_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, code: int, before: MemoryKills, after: MemoryKills, said: str
+) -> None:
+    run = Run(tmp_path, monkeypatch, kind, before)
+    run.goes_on(200)
+    run.kills = after
+    reason = run.ends(code)
+    assert ("out of memory" in reason) == bool(said)
+    assert said in reason
+
+
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
     """A cgroup of little memory, in which a process of the test may begin."""
@@ -84,4 +173,4 @@ def test_a_process_that_the_kernel_kills_for_lack_of_memory_is_named_as_such(tmp
     watched.run()
     assert counted().of_machine > before.of_machine
     reasons = [reason for status in watched.statuses if (reason := process_of(status, "source").reason) is not None]
-    assert reasons[0].startswith("killed by SIGKILL; out of memory: the kernel has killed a process of this ")
+    assert reasons[0].startswith("killed by SIGKILL; out of memory: the kernel has just killed a process of this ")

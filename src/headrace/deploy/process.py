@@ -14,13 +14,15 @@ from headrace.deploy.logs import last_error_line, last_warning, size_of
 from headrace.deploy.patient_disk import PatientDisk
 from headrace.deploy.plan import Role
 from headrace.deploy.status import Kind, State
-from headrace.processes import MemoryKills, OwnedProcess, memory_kills
+from headrace.processes import OwnedProcess, RecentKills, memory_kills
 
 STOPS_WITHIN_S = 20.0
 """How long a process may take to end before it is restarted; it is killed then."""
 QUERY_STOPS_WITHIN_S = 60.0
 """The same for an application and a Spark program, whose micro-batch in flight ends first."""
 _KEEPS_FAILING = 3
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit codes of a process that SIGKILL has ended, and of a shell whose program it has ended."""
 _PERMANENT = (2, 3)
 """Exit codes for usage or configuration errors, and for missing requirements."""
 
@@ -63,8 +65,7 @@ class SupervisedProcess:
     _was_asked: bool = False
     """Whether this run was asked to end: a second SIGTERM would end it without its last work."""
     _log_offset: int = 0
-    _memory_kills: MemoryKills = field(default_factory=MemoryKills)
-    """What the kernel had killed for lack of memory when this run began."""
+    _memory_kills: RecentKills = field(default_factory=lambda: RecentKills(memory_kills))
     _runs_since: float = 0.0
 
     @property
@@ -94,7 +95,7 @@ class SupervisedProcess:
         if self.state in (State.WAITS, State.FAILS) and not self.process.runs and now >= self.due_at:
             self.restarts += bool(self.process.pids)
             self._log_offset = _size_of(self.process.log, self.disk)
-            self._memory_kills = memory_kills()
+            self._memory_kills.begin(now)
             self.process.environ = self._environ()
             try:
                 self.process.start()
@@ -118,7 +119,9 @@ class SupervisedProcess:
         code = self.process.exit_code()
         if code is not None:
             self._ended(now, code)
-        elif self.state is State.STOPS:
+            return
+        self._memory_kills.renew(now)
+        if self.state is State.STOPS:
             if self._killed_at is not None and now >= self._killed_at:
                 # Not waited for: one that waits for a disk does not end before the disk answers.
                 self.process.send_kill()
@@ -200,8 +203,9 @@ class SupervisedProcess:
     def _why(self, code: int) -> str:
         """Returns one line: how it ended, its last error if it printed one, and whether memory was lacking."""
         how = end_of(self.process, self.disk, self._log_offset, code)
-        # It may have ended itself since its JVM was killed.
-        lacked = "" if code == 0 else memory_kills().since(self._memory_kills)
+        is_killed, has_jvm = code in _KILLED, self.role.kind in (Kind.PIPELINE, Kind.QUERY)
+        # One with a JVM ends itself once that was killed.
+        lacked = self._memory_kills.reason(of_machine=is_killed) if is_killed or (has_jvm and code != 0) else ""
         return f"{how}; {lacked}" if lacked else how
 
 

@@ -2,7 +2,7 @@
 
 from headrace.processes.group import end_with_supervisor, headrace, process_group, spark_environ, supervised
 from headrace.processes.java import JavaMissing, find_java, require_java
-from headrace.processes.memory_kills import MemoryKills, memory_kills
+from headrace.processes.memory_kills import MemoryKills, RecentKills, memory_kills
 from headrace.processes.of_session import Orphans, executors, memory_of_sessions
 from headrace.processes.owned import OwnedProcess, begun_in, hangups_held, ignore_hangups, kill_session, lives
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
@@ -12,6 +12,7 @@ __all__ = [
     "MemoryKills",
     "Orphans",
     "OwnedProcess",
+    "RecentKills",
     "Scratch",
     "begun_in",
     "end_with_supervisor",
