@@ -11,6 +11,7 @@ from tests.deploy.supervisors import plan
 from headrace.deploy import DeploymentError, IsStopped, Kind, Plan
 from headrace.deploy import file_watch as file_watch_module
 from headrace.deploy.file_watch import FileWatch
+from headrace.deploy.sources import sources_beside
 
 DEADLINE_S = 60.0
 VALID = "deploy.toml is valid again; SIGHUP applies it"
@@ -131,26 +132,108 @@ def test_a_file_that_does_not_change_is_not_read_again(tmp_path: Path) -> None:
             watch.close()
 
 
+class Looks:
+    """Counts how often the watch has looked at a file."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+        self.made = 0
+        original = file_watch_module.stamp_of
+
+        def counted(path: Path) -> object:
+            self.made += path == file
+            return original(path)
+
+        monkeypatch.setattr(file_watch_module, "stamp_of", counted)
+
+    def again(self) -> None:
+        """Waits until it has looked several times more."""
+        before = self.made
+        until(lambda: self.made >= before + 10)
+
+
 @pytest.mark.parametrize("error", [DeploymentError("app.py: no module prices"), SystemExit(3), RecursionError()])
-def test_an_application_that_sighup_could_not_import_is_a_fault_until_it_can_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+@pytest.mark.parametrize("corrected", ["deploy.toml", "app.py", "package/deep/prices.py", "new.py", "prices.py"])
+def test_applications_that_sighup_could_not_import_are_imported_again_only_when_a_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, corrected: str
 ) -> None:
-    monkeypatch.setattr(file_watch_module, "IMPORT_EVERY_S", 0.01)
-    disk = Disk(tmp_path)
+    deep = tmp_path / "package" / "deep"
+    deep.mkdir(parents=True)
+    for file in (tmp_path / "app.py", tmp_path / "prices.py", tmp_path / "package" / "__init__.py", deep / "prices.py"):
+        file.write_text("before")
+    disk, looks = Disk(tmp_path), Looks(monkeypatch, tmp_path / "deploy.toml")
     disk.app_error = error
     watch = FileWatch("deploy.toml", disk.check, disk.replan)
     try:
-        watch.reloaded(error)
         watch.look()
-        until(lambda: disk.imports >= 2)
+        looks.again()
+        watch.reloaded(error)
+        looks.again()
+        imports = disk.imports
+        assert 1 <= imports <= 2, "those of a change during the import of SIGHUP"
+        looks.again()
+        assert disk.imports == imports
         assert cause(watch) == (str(error) or type(error).__name__)
         # The supervisor has answered SIGHUP itself.
         assert watch.look() == []
         disk.app_error = None
-        until(lambda: watch.fault is None)
+        if corrected == "deploy.toml":
+            disk.write("valid")
+        else:
+            (tmp_path / corrected).write_text("corrected")
         assert told(watch) == [VALID]
+        assert watch.fault is None
     finally:
         watch.close()
+
+
+def test_nothing_is_imported_while_the_file_itself_is_invalid(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.write("no such key")
+    watch = FileWatch("deploy.toml", disk.check, disk.replan)
+    try:
+        watch.reloaded(DeploymentError("deploy.toml:1: no such key"))
+        watch.look()
+        until(lambda: disk.checks >= 10)
+        assert disk.imports == 0
+        disk.write("valid")
+        assert told(watch) == [VALID]
+        assert disk.imports == 1
+    finally:
+        watch.close()
+
+
+def test_a_stop_ends_an_import_at_once_and_nothing_is_imported_after_it(tmp_path: Path) -> None:
+    disk, began, ended = Disk(tmp_path), threading.Event(), threading.Event()
+
+    def slow(is_stopped: IsStopped) -> Plan:
+        disk.imports += 1
+        began.set()
+        until(is_stopped)
+        ended.set()
+        raise DeploymentError("stopped")
+
+    watch = FileWatch("deploy.toml", disk.check, slow)
+    try:
+        watch.reloaded(DeploymentError("app.py: no module prices"))
+        watch.look()
+        assert began.wait(DEADLINE_S)
+        watch.stop()
+        assert ended.wait(DEADLINE_S)
+        until(lambda: not [thread for thread in threading.enumerate() if thread.name == "deployment-file"])
+        watch.look()
+        assert not [thread for thread in threading.enumerate() if thread.name == "deployment-file"]
+        assert (disk.imports, cause(watch)) == (1, "app.py: no module prices")
+    finally:
+        watch.close()
+
+
+def test_folders_without_python_files_are_not_searched_for_what_is_imported(tmp_path: Path) -> None:
+    for name in ("checkpoints/orders/offsets/0", "app.py", "lib/__init__.py", "lib/more/a.py", "deploy.run/app.py", ".venv/a.py"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    found = {path.relative_to(tmp_path) for path in sources_beside([tmp_path / "deploy.toml"]) if path.is_relative_to(tmp_path)}
+    assert found == {Path(name) for name in ("deploy.toml", "app.py", "lib/__init__.py", "lib/more/a.py")}
 
 
 def test_what_was_read_before_a_signal_tells_nothing_after_it_and_is_read_again(tmp_path: Path) -> None:

@@ -130,7 +130,8 @@ def _supervise(
     def check() -> Sequence[Path]:
         from headrace.deploy import load_deployment
 
-        return load_deployment(deployment.path).files
+        again = load_deployment(deployment.path)
+        return [*again.files, *again.programs]
 
     with contextlib.ExitStack() as stack:
         stack.callback(disk.close)

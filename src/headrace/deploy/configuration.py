@@ -177,6 +177,11 @@ class Deployment:
         return [path for path in (self.path, self.env_file, self.gateway.config) if path is not None]
 
     @property
+    def programs(self) -> Sequence[Path]:
+        """The files of the applications."""
+        return [self.path.parent / options.app.partition(":")[0] for options in self.applications.values()]
+
+    @property
     def logs_json(self) -> bool:
         """Whether the supervisor logs in JSON."""
         return (self.log_format or os.environ.get(FORMAT_VARIABLE)) == "json"

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from headrace.contract.certificates import Stamp, stamp_of
 from headrace.deploy.reload import ENDS_WITHIN_S, Replan
+from headrace.deploy.sources import sources_beside
 
 LOOK_EVERY_S = 1.0
-IMPORT_EVERY_S = 30.0
-"""How often applications are imported again that could not be: what they import may be corrected in any file."""
 MAX_CAUSE = 500
 _LEAVES_WITHIN_S = 1.0
 
@@ -56,9 +55,10 @@ class FileWatch:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._news: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._stamps: list[Stamp] | None = None
+        self._stamps: dict[Path, Stamp] | None = None
         self._files: Sequence[Path] = ()
-        self._imports_at = 0.0
+        self._is_checked = True
+        """Whether the file was valid, apart from the imports, when it was last read."""
         self._imports = False
 
     @property
@@ -68,7 +68,7 @@ class FileWatch:
 
     def look(self) -> list[str]:
         """Starts the thread, unless it runs. Returns lines for people about what it has found since the last call."""
-        if self._thread is None or not self._thread.is_alive():
+        if not self._closed.is_set() and (self._thread is None or not self._thread.is_alive()):
             thread = threading.Thread(target=self._follow, name="deployment-file", daemon=True)
             thread.start()
             self._thread = thread
@@ -78,33 +78,42 @@ class FileWatch:
         """Notes how SIGHUP has found the file and its applications: why they are invalid, or None if they are valid."""
         with self._lock:
             self._reloads += 1
-            self._imports_at = time.monotonic() + IMPORT_EVERY_S
+            # A file that has changed during that import is not noticed otherwise.
+            self._stamps = None
             self._note(error, needs_import=True)
+
+    def stop(self) -> None:
+        """Ends an import that is in progress, and looks no more; the fault stays as it is. Waits for nothing."""
+        self._closed.set()
 
     def close(self) -> None:
         """Ends the thread. One that hangs on its disk is left behind."""
-        self._closed.set()
+        self.stop()
         if self._thread is not None:
             self._thread.join(ENDS_WITHIN_S if self._imports else _LEAVES_WITHIN_S)
 
     def _follow(self) -> None:
         while not self._closed.wait(LOOK_EVERY_S):
-            fault, stamps = self._fault, [stamp_of(path) for path in self._files]
-            has_changed, self._stamps = stamps != self._stamps, stamps
-            if fault is not None and fault.needs_import:
-                if has_changed or time.monotonic() >= self._imports_at:
-                    self._imports_at = time.monotonic() + IMPORT_EVERY_S
-                    self._read(needs_import=True)
-            elif fault is not None or has_changed:
-                # A file that could not be used is read again each time: a disk that fails once does not change the file.
-                self._read(needs_import=False)
+            reloads, fault = self._reloads, self._fault
+            imports = fault is not None and fault.needs_import
+            # All applications start at once to be imported: only a change can end such a fault.
+            stamps = {path: stamp_of(path) for path in (sources_beside(self._files) if imports else self._files)}
+            with self._lock:
+                if reloads != self._reloads:
+                    continue
+                has_changed, self._stamps = stamps != self._stamps, stamps
+            # A file that could not be used is read again each time: a disk that fails once does not change the file.
+            if has_changed or not self._is_checked:
+                self._read(needs_import=imports)
 
     def _read(self, *, needs_import: bool) -> None:
         """Reads the file, and tells if it is invalid for another reason than before, or valid again."""
         reloads, before = self._reloads, self._fault
         error: BaseException | None = None
+        self._is_checked = False
         try:
             self._files = self._check()
+            self._is_checked = True
             if needs_import:
                 self._imports = True
                 self._replan(self._closed.is_set)

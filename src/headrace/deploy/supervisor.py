@@ -142,6 +142,8 @@ class Supervisor:
                 cannot_run = self._until_over(processes, restarts, replays, link, tell)
                 if self._reload is not None and self._reload.stop():
                     tell("reload refused: the deployment is stopping")
+                if self._watch is not None:
+                    self._watch.stop()
                 self._drain(processes, restarts, replays)
                 self._show(processes.status(stopping=True))
                 if cannot_run is not None:
