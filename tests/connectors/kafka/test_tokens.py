@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time
 from contextlib import closing
 
@@ -10,7 +11,7 @@ from tests.connectors.kafka.rig import DEADLINE, Query, numbered, numbers, readi
 from tests.connectors.kafka.secured import SECRET, Endpoint, token
 from tests.health.site import site
 
-from headrace.connectors.kafka import KafkaAway, KafkaSink
+from headrace.connectors.kafka import KafkaAway, KafkaSink, oauth
 from headrace.connectors.kafka.oauth import FileTokens, RequestedTokens
 from headrace.connectors.kafka.token_endpoint import ClientCredentials, NoToken, TokenAway, TokenRefused
 
@@ -121,6 +122,36 @@ def test_a_login_in_the_last_fifth_of_a_life_takes_the_next_token(endpoint):
     now[0] = 360.0
     with pytest.raises(TokenAway, match="answers 503"):
         tokens.token()
+
+
+@pytest.mark.parametrize("fault", ["is ill", "hangs"])
+def test_a_token_that_ends_while_the_next_one_is_waited_for_is_not_returned(endpoint, monkeypatch, fault):
+    monkeypatch.setattr(oauth, "_BRIEFLY_S", 0.05)
+    monkeypatch.setattr(oauth, "_ANSWER_S", 0.1)
+    times = iter([0.0, 99.9, 100.1])
+    endpoint.life_s = 100.0
+    tokens = RequestedTokens(_credentials(endpoint), lambda: next(times))
+    assert tokens.token()
+    endpoint.fault = fault
+    with pytest.raises(TokenAway):
+        tokens.token()
+
+
+def test_the_next_token_is_waited_for_once_the_one_before_has_ended(endpoint, monkeypatch):
+    monkeypatch.setattr(oauth, "_BRIEFLY_S", 0.05)
+    endpoint.life_s, has_ended = 100.0, threading.Event()
+    times = iter([0.0, 99.9, 100.1])
+
+    def clock() -> float:
+        now = next(times)
+        if now > 100.0:
+            has_ended.set()
+        return now
+
+    tokens = RequestedTokens(_credentials(endpoint), clock)
+    first = tokens.token()
+    monkeypatch.setattr(oauth, "request_token", lambda _: (has_ended.wait(60.0) and "second", 100.0))
+    assert (first != "second", tokens.token()) == (True, "second")
 
 
 def test_a_valid_token_is_used_while_the_endpoint_is_away_and_a_refused_one_is_not(endpoint):

@@ -131,11 +131,15 @@ class RequestedTokens(AbstractTokenProvider):  # type: ignore[misc]
             if held is not None and now < held.renewed_at:
                 return held.text
             request = self._begin(now)
-        is_valid = held is not None and now < held.ends_at
-        is_answered = bool(wait([request], _BRIEFLY_S if is_valid or self._trouble else _ANSWER_S).done)
-        if held is not None and is_valid and not (is_answered and request.exception() is None):
-            return held.text
-        if not is_answered:
+        answer_s = _ANSWER_S
+        if held is not None and now < held.ends_at:
+            if _has_token(request, _BRIEFLY_S):
+                return request.result()
+            # It may have ended meanwhile.
+            if self._clock() < held.ends_at:
+                return held.text
+            answer_s -= _BRIEFLY_S
+        if not wait([request], _BRIEFLY_S if self._trouble else answer_s).done:
             self._trouble = self._trouble or late(self._credentials.url)
             raise TokenAway(self._trouble)
         return request.result()
@@ -177,6 +181,10 @@ class RequestedTokens(AbstractTokenProvider):  # type: ignore[misc]
             self._held = _Token(text, began + seconds * _SHARE_OF_LIFE, began + seconds)
             self._trouble = ""
         request.set_result(text)
+
+
+def _has_token(request: "Future[str]", within_s: float) -> bool:
+    return bool(wait([request], within_s).done) and request.exception() is None
 
 
 @cache
