@@ -5,15 +5,18 @@ import copy
 import json
 import pickle
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
 from tests.gateway.certificates import Authority
 from tests.pipelines.fake_registry import FakeRegistry, fake_registry
 
@@ -21,6 +24,7 @@ from headrace.pipelines import FormatError, GraphError, Message, OnError, Pipeli
 from headrace.pipelines._errors import Unavailable
 from headrace.pipelines.formats import Registry, avro, protobuf
 from headrace.pipelines.formats import json as json_format
+from headrace.pipelines.formats.misses import Misses
 from headrace.protocol.v1.engine_pb2 import DeliveryStart
 
 LINE = {"type": "record", "name": "Line", "fields": [{"name": "article", "type": "string"}, {"name": "count", "type": "long"}]}
@@ -162,7 +166,7 @@ def test_a_slow_registry_is_asked_again_until_the_time_is_over(server: FakeRegis
 
 
 @pytest.mark.parametrize("by_column", [False, True])
-def test_an_unknown_schema_is_asked_for_once_in_five_seconds(server: FakeRegistry, by_column: bool) -> None:
+def test_an_unknown_schema_is_asked_for_again_ever_more_rarely(server: FakeRegistry, by_column: bool) -> None:
     now = [0.0]
     form = avro(LINE, registry=Registry(server.url, clock=lambda: now[0]))
     payload = b"\0\0\0\0\1" + avro(LINE, Line).encoder()(Line("tea", 3))
@@ -173,25 +177,86 @@ def test_an_unknown_schema_is_asked_for_once_in_five_seconds(server: FakeRegistr
             block = columns.read([payload] * 3)
             assert all("schema 1: 404 Schema not found" in str(error) for error in block.errors.values())
             return block.batch.to_pylist()
-        if now[0] == 10:
+        if now[0] == 20:
             return [decode(payload) for _ in range(3)]
         for _ in range(3):
             with pytest.raises(FormatError, match="schema 1: 404 Schema not found"):
                 decode(payload)
         return []
 
-    for now[0] in (0, 1, 4.9):
+    for now[0], requests in ((0, 1), (0.4, 1), (0.5, 2), (1.4, 2), (1.5, 3), (3.4, 3), (3.5, 4), (7.5, 5), (12.4, 5), (12.5, 6)):
         assert read() == []
-    assert server.requests == ["GET /schemas/ids/1"]
-    now[0] = 5
-    assert read() == []
-    assert len(server.requests) == 2
+        assert server.requests == ["GET /schemas/ids/1"] * requests
     server.add("lines-value", LINE)
-    now[0] = 9.9
+    now[0] = 17.4
     assert read() == []
-    now[0] = 10
+    now[0] = 20
     assert read() == [{"article": "tea", "count": 3}] * 3
-    assert len(server.requests) == 3
+    assert len(server.requests) == 7
+
+
+class Asked(RuleBasedStateMachine):
+    """Misses of a few keys beside a model: when each may be asked for again, however often it was missing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.misses = Misses[int](lambda: self.now)
+        self.missed: dict[int, tuple[float, int]] = {}
+
+    @rule(seconds=st.sampled_from([0.25, 0.5, 1.0, 3.0, 5.0, 60.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(key=st.integers(0, 3), is_known=st.booleans())
+    def is_asked_for(self, key: int, is_known: bool) -> None:
+        at, times = self.missed.get(key, (0.0, 0))
+        kept = times and self.now < at + min(0.5 * 2 ** (times - 1), 5.0)
+        assert self.misses.error(key) == (f"{key}, {times}" if kept else None)
+        if kept:
+            return
+        if is_known:
+            self.missed.pop(key, None)
+            self.misses.remove(key)
+        else:
+            self.missed[key] = self.now, times + 1
+            self.misses.add(key, f"{key}, {times + 1}")
+
+
+TestMisses = Asked.TestCase
+TestMisses.settings = settings(max_examples=50, deadline=None)
+
+
+def test_threads_that_miss_one_schema_at_once_count_as_one_miss() -> None:
+    now = [0.0]
+    misses = Misses[int](lambda: now[0])
+    for _ in range(4):
+        misses.add(1, "404")
+    now[0] = 0.5
+    assert misses.error(1) is None
+
+
+def test_a_registry_that_several_threads_use_forgets_and_keeps_without_an_error(server: FakeRegistry) -> None:
+    registry = Registry(server.url)
+    registry._subjects = Guarded(registry._lock)  # type: ignore[assignment]
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(registry.subjects, [1] * 8)) == {""}
+
+
+class Guarded(dict[int, str]):
+    """A cache that is no cache for several threads at once."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        super().__init__()
+        self._guard = lock
+
+    def get(self, key: int, default: Any = None) -> Any:
+        assert self._guard.locked()
+        return super().get(key, default)
+
+    def __setitem__(self, key: int, value: str) -> None:
+        assert self._guard.locked()
+        super().__setitem__(key, value)
 
 
 def test_only_some_unknown_schemas_are_remembered(server: FakeRegistry) -> None:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.pipelines._errors import FormatError, GraphError, Unavailable, text_of
+from headrace.pipelines.formats.misses import Misses
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -18,7 +19,7 @@ R = TypeVar("R")
 _CALL_TIMEOUT_S = 10
 _RETRY_S = 0.5
 _KEPT_S, _MAX_KEPT = 5.0, 1024
-"""How long an answer that may change is used again, and how many such answers at most."""
+"""How long the subjects of a schema are used again, and how many such answers at most."""
 _TEMPORARY = (401, 403, 408, 429)
 """Statuses that somebody may mend while the query waits: a token is renewed, a limit is raised or over."""
 
@@ -48,9 +49,9 @@ class Registry:
     orders = app.source("orders/*", decode=avro(kind=Order, registry=registry))
     ```
 
-    The process that needs a schema fetches it once; for one that the registry does not know, it asks every 5 s at most. While the
-    registry is unavailable, a micro-batch that needs a schema waits; after `timeout_s` the query fails, whatever the step's
-    `on_error` says: no message is dropped for an outage.
+    The process that needs a schema fetches it once; for one that the registry does not know, it asks again after 0.5 s, then ever
+    more rarely, at last every 5 s. While the registry is unavailable, a micro-batch that needs a schema waits; after `timeout_s`
+    the query fails, whatever the step's `on_error` says: no message is dropped for an outage.
 
     Args:
         url: The address; of several, separated by commas, the first that answers is used.
@@ -82,9 +83,11 @@ class Registry:
             raise GraphError("a registry needs confluent-kafka: pip install 'headrace-pipelines[registry]'")
         from cachetools import TTLCache
 
-        self._unknown: TTLCache[tuple[int, str | None], str] = TTLCache(_MAX_KEPT, _KEPT_S, clock)
+        self._unknown = Misses[tuple[int, str | None]](clock)
         """The errors of schemas that the registry does not know yet."""
         self._subjects: TTLCache[int, str] = TTLCache(_MAX_KEPT, _KEPT_S, clock)
+        self._lock = threading.Lock()
+        """Of the subjects: several applications of one driver may use this object."""
         try:
             self._client()
         except Exception as error:
@@ -107,14 +110,15 @@ class Registry:
         """
         key = (schema_id, form)
         if key not in self._schemas:
-            if (known := self._unknown.get(key)) is not None:
+            if (known := self._unknown.error(key)) is not None:
                 raise FormatError(known)
             try:
                 found = self._ask(f"schema {schema_id}", lambda client: client.get_schema(schema_id, fmt=form))
                 self._schemas[key] = self._with_references(schema_id, found)
             except FormatError as error:
-                self._unknown[key] = str(error)
+                self._unknown.add(key, str(error))
                 raise
+            self._unknown.remove(key)
         return self._schemas[key]
 
     def latest(self, subject: str, form: str | None = None) -> WriterSchema:
@@ -150,13 +154,15 @@ class Registry:
 
     def subjects(self, schema_id: int) -> str:
         """Returns the subjects of a schema, for an error; empty if the registry does not tell."""
-        found = self._subjects.get(schema_id)
+        with self._lock:
+            found = self._subjects.get(schema_id)
         if found is None:
             try:
                 found = ", ".join(self._client().get_subjects_by_schema_id(schema_id))
             except Exception:
                 found = ""
-            self._subjects[schema_id] = found
+            with self._lock:
+                self._subjects[schema_id] = found
         return found
 
     def _with_references(self, schema_id: int, schema: "Schema") -> WriterSchema:
