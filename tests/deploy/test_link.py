@@ -141,9 +141,9 @@ def test_a_restart_requested_at_the_gateway_is_made_and_answered(tmp_path: Path,
     first, second = dict.fromkeys(pid for status in watched.statuses if (pid := process_of(status, "sink").pid))
     assert made.exit_code == 0
     # The gateway in this process logs to the same output, and the line breaks where numbers of processes have many digits.
-    assert f"sink is restarted: process {first} ended with exit code -15, process {second} runs (" in " ".join(
-        made.output.split()
-    )
+    line = " ".join(made.output.split())
+    assert f"sink is restarted: process {first} ended with exit code -15, process {second} runs (" in line
+    assert f" s), in deploy.toml, by the gateway at {gateway.address}" in line
     assert len({process_of(status, "source").pid for status in watched.statuses} - {None}) == 1
     assert unknown.exit_code == 2
     assert (

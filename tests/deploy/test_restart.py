@@ -368,9 +368,9 @@ def test_the_command(tmp_path: Path, callers: Callers) -> None:
     first, second, third = pids_of(watched, "sink")
     assert (told.exit_code, document.exit_code, unknown.exit_code, unknown_told.exit_code) == (0, 0, 2, 2)
     # The line breaks where numbers of processes have many digits.
-    assert " ".join(told.output.split()).startswith(
-        f"sink is restarted: process {first} ended with exit code -15, process {second} runs ("
-    )
+    line = " ".join(told.output.split())
+    assert line.startswith(f"sink is restarted: process {first} ended with exit code -15, process {second} runs (")
+    assert line.endswith(" s), in orders.toml")
     answer = json.loads(document.output)
     assert (answer["command"], answer["ok"], answer["error"], answer["result"]["pid"]) == ("restart", True, None, third)
     assert json.loads(unknown.output)["error"] == "the deployment has no process sonk; it has sink; did you mean sink?"

@@ -56,14 +56,16 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     from headrace.configuration import ConfigurationError
     from headrace.deploy import DeploymentError, ask_restart, folder_of
 
+    where = ""
     try:
         if asks_gateway(deployment, connection):
-            done = _ask_gateway(connection, name, name_at_gateway(deployment), timeout)
+            where = f", by the gateway at {connection.gateway}"
+            at, done = _ask_gateway(connection, name, name_at_gateway(deployment), timeout)
         else:
-            done = ask_restart(folder_of(deployment), name, timeout)
+            at, done = deployment.name, ask_restart(folder_of(deployment), name, timeout)
     except (ConfigurationError, DeploymentError) as error:
-        raise Failure(str(error), error.exit_code, summary=f"{name} is not restarted") from None
-    summary = f"{name} is restarted{_details(done)}"
+        raise Failure(str(error), error.exit_code, summary=f"{name} is not restarted{where}") from None
+    summary = f"{name} is restarted{_details(done)}, in {at}{where}"
     if as_json:
         print_result(summary, done)
     else:
@@ -82,8 +84,8 @@ def _details(done: Mapping[str, Any]) -> str:
     return f": {before}, process {done['pid']} {now} ({done['duration_ms'] / 1000:.1f} s)"
 
 
-def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: float) -> dict[str, Any]:
-    """Restarts a connector by the gateway. Returns the same as `ask_restart`.
+def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: float) -> tuple[str, dict[str, Any]]:
+    """Restarts a connector by the gateway. Returns the name of its deployment, and the same as `ask_restart`.
 
     Raises:
         CannotRestart: It is not restarted.
@@ -98,11 +100,12 @@ def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: 
     try:
         with connection.channel() as channel:
             call = AdminServiceStub(channel).RestartConnector
-            made = call(request, timeout=timeout_s + _ANSWERS_LATER_S, metadata=connection.metadata).restarted
+            answer = call(request, timeout=timeout_s + _ANSWERS_LATER_S, metadata=connection.metadata)
     except grpc.RpcError as error:
         failure = connection.failure_of_request(error)
         raise CannotRestart(failure.message, failure.exit_code) from None
-    return {
+    made = answer.restarted
+    return answer.deployment, {
         "name": name,
         "state": "ended" if made.ended else "runs",
         "pid": made.pid,
