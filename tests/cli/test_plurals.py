@@ -1,4 +1,4 @@
-"""Counts for people: one deployment is no "1 deployments"."""
+"""Counts for people: one deployment is no "1 deployments", and of one message none "are"."""
 
 import ast
 import re
@@ -21,6 +21,9 @@ OF_COMMANDS = (
     "connectors/src/headrace/connectors_cli",
     "conformance/src/headrace/conformance/command.py",
 )
+OF_ERRORS = ("connectors/src/headrace/connectors", "gateway/src/headrace/gateway/core/status/health")
+"""Their bytes are beyond a limit, so never one; their messages may be one."""
+MESSAGES = re.compile(r" messages\b")
 PLURAL = re.compile(r" (?:[a-z-]+ )?[a-z-]{3,}s\b")
 """What follows a count that is meant to be one of several."""
 
@@ -34,10 +37,15 @@ PLURAL = re.compile(r" (?:[a-z-]+ )?[a-z-]{3,}s\b")
         (2, "process", "2 processes"),
         (1_000, "micro-batch", "1,000 micro-batches"),
         (2, "dead letter", "2 dead letters"),
+        (1, "message is", "1 message is"),
+        (2, "message is", "2 messages are"),
+        (0, "process has", "0 processes have"),
+        (1_000, "file does", "1,000 files do"),
     ],
 )
 def test_one_thing_is_named_in_the_singular(count: int, noun: str, said: str) -> None:
-    assert counted(count, noun) == said
+    thing, _, verb = noun.rpartition(" ") if noun.endswith((" is", " has", " does")) else (noun, "", "")
+    assert counted(count, thing, verb) == said
 
 
 @given(st.integers(0, 10**12))
@@ -52,22 +60,37 @@ def test_no_command_writes_a_plural_behind_a_count_without_looking_at_the_count(
     assert [f"{path.relative_to(ROOT)}:{line}" for path in modules for line in _plurals(path)] == []
 
 
+def test_no_error_of_a_connector_and_no_alert_writes_messages_behind_a_count() -> None:
+    modules = [path for place in OF_ERRORS for path in _modules(ROOT / place)]
+    assert len(modules) > 100
+    found = [(path, node, value) for path in modules for node, value, text in _values(path) if MESSAGES.match(text)]
+    assert [f"{path.relative_to(ROOT)}:{node.lineno}" for path, node, value in found if not _is_constant(value)] == []
+    assert [str(path) for path in modules if "%d messages" in path.read_text()] == []
+
+
 def _modules(place: Path) -> list[Path]:
     return [place] if place.is_file() else sorted(place.rglob("*.py"))
 
 
 def _plurals(path: Path) -> Iterator[int]:
+    return (node.lineno for node, value, text in _values(path) if PLURAL.match(text) and _is_count(value))
+
+
+def _values(path: Path) -> Iterator[tuple[ast.JoinedStr, ast.FormattedValue, str]]:
+    """Yields each value in a text of a module, and the text that follows it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.JoinedStr):
             for value, following in zip(node.values, node.values[1:], strict=False):
-                if isinstance(following, ast.Constant) and _is_count(value) and PLURAL.match(str(following.value)):
-                    yield node.lineno
+                if isinstance(value, ast.FormattedValue) and isinstance(following, ast.Constant):
+                    yield node, value, str(following.value)
 
 
-def _is_count(value: ast.expr) -> bool:
-    if not isinstance(value, ast.FormattedValue):
-        return False
+def _is_count(value: ast.FormattedValue) -> bool:
     has_commas = value.format_spec is not None and ast.unparse(value.format_spec) in ("f','", "f',d'")
     is_length = isinstance(value.value, ast.Call) and ast.unparse(value.value.func) == "len"
     # One that is larger by a constant is no count of things that may be one: a limit.
-    return (has_commas or is_length) and not (isinstance(value.value, ast.Name) and value.value.id.isupper())
+    return (has_commas or is_length) and not _is_constant(value)
+
+
+def _is_constant(value: ast.FormattedValue) -> bool:
+    return isinstance(value.value, ast.Name) and value.value.id.isupper()

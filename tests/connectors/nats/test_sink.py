@@ -346,7 +346,7 @@ async def test_a_network_that_hangs_is_noticed(nats, server, sink, network, monk
 async def test_a_server_that_stays_away_fails_the_part(nats, sink, network):
     between = network(nats)
     await asyncio.to_thread(between.refuse)
-    with pytest.raises(NatsAway, match="1 messages are not written"):
+    with pytest.raises(NatsAway, match="1 message is not written"):
         await sink("x", **connection(nats, between.port), retry_seconds=0.2).write(rows(b"a"))
 
 

@@ -278,7 +278,7 @@ async def test_an_alarm_holds_the_query_back(rabbit, rabbitmq, sink, caplog, mon
     try:
         writing = asyncio.create_task(publish.write(rows(b"b")))
         await until(lambda: "accepts no messages: low on memory; waiting" in caplog.text)
-        await until(lambda: caplog.text.count("does not confirm 1 messages: it blocks publishers") > 4)
+        await until(lambda: caplog.text.count("does not confirm 1 message: it blocks publishers") > 4)
         assert not writing.done()
         state, reason = reports[-1]
         assert state is ConnectorState.WAITING

@@ -1,5 +1,6 @@
 """Shared parts of all command lines: output, exit codes, and the options for connecting to a gateway."""
 
+from headrace.contract.counts import counted
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.terminal.connection import (
     CALL_TIMEOUT_S,
@@ -16,7 +17,6 @@ from headrace.terminal.output import (
     ago_text,
     bytes_text,
     console,
-    counted,
     duration_text,
     print_json,
     print_line,

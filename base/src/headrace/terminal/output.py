@@ -97,17 +97,6 @@ def console() -> "Console":
     return PrintableConsole(highlight=False, width=None if terminal or "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE)
 
 
-def counted(count: int, noun: str) -> str:
-    """Formats a count for people: `1 deployment`, `1,000 deployments`, `2 micro-batches`.
-
-    Args:
-        count: How many.
-        noun: The noun in the singular, which may follow an adjective.
-    """
-    plural = f"{noun}es" if noun.endswith(("ch", "s", "x")) else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
-
-
 def bytes_text(count: int) -> str:
     """Formats a size in bytes for people: `3.4 MiB`."""
     size = float(count)

@@ -23,6 +23,7 @@ from headrace.connectors.nats.jetstream_source import JetStreamSource
 from headrace.connectors.nats.pull import Pull, PullLimits
 from headrace.connectors.nats.unsettled import Unsettled, give_back, say
 from headrace.connectors.waiting import fine, goes_on, is_near, waits, warns
+from headrace.contract.counts import counted
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
 log = logging.getLogger(__name__)
@@ -228,8 +229,8 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             log.info("%s: created", self._what)
             return
         log.warning(
-            "%s: created, it begins with the first of %d messages that the stream has; if it was there before, it was deleted "
-            "meanwhile, and messages that it had acknowledged come again", self._what, stream.state.messages,
+            "%s: created, it begins with the first of %s that the stream has; if it was there before, it was deleted "
+            "meanwhile, and messages that it had acknowledged come again", self._what, counted(stream.state.messages, "message"),
         )  # fmt: skip
 
     def _tell(self, info: ConsumerInfo, stream: StreamInfo) -> None:
@@ -246,8 +247,8 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
                 warns(self, self._what, reason)
         if info.num_ack_pending:
             log.warning(
-                "%s: %d messages are unacknowledged by other readers; a killed reader's messages are redelivered within %.0f s",
-                self._what, info.num_ack_pending, _ack_wait(config),
+                "%s: %s unacknowledged by other readers; a killed reader's messages are redelivered within %.0f s",
+                self._what, counted(info.num_ack_pending, "message", "is"), _ack_wait(config),
             )  # fmt: skip
         if config.max_deliver and config.max_deliver > 0:
             log.warning("%s: the server stops redelivering a message after %d deliveries", self._what, config.max_deliver)

@@ -15,6 +15,7 @@ from headrace.connectors.nats.client import heed_cancellation
 from headrace.connectors.nats.columns import batch_of
 from headrace.connectors.nats.connection import connected
 from headrace.connectors.retry import Retry
+from headrace.contract.counts import counted
 from headrace.sdk import Backlog, Batch, Position, SourceKind
 
 log = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ class _Waiting:
         """Logs the number of dropped messages periodically."""
         if self._dropped > self._logged_drops and time.monotonic() >= self._tell_at:
             log.warning(
-                "%s: %d messages dropped, %d in total: they arrive faster than they are read",
-                self._stream, self._dropped - self._logged_drops, self._dropped,
+                "%s: %s dropped, %d in total: they arrive faster than they are read",
+                self._stream, counted(self._dropped - self._logged_drops, "message"), self._dropped,
             )  # fmt: skip
             self._logged_drops, self._tell_at = self._dropped, time.monotonic() + _TELL_S

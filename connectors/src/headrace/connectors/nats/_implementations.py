@@ -22,6 +22,7 @@ from headrace.connectors.nats._sink import NatsSink
 from headrace.connectors.nats._source import NatsSource, check_retention
 from headrace.connectors.nats.client import Client
 from headrace.connectors.nats.connection import connected, jetstream, stream_info
+from headrace.contract.counts import counted
 
 P = TypeVar("P", bound=NatsConnection)
 
@@ -83,7 +84,8 @@ async def _target(client: Client, parameters: NatsSinkParameters) -> str:
 async def _messages(client: Client, parameters: JetStreamParameters) -> str:
     """Describes the content of a stream."""
     state = (await stream_info(client, parameters)).state
-    return f"stream {parameters.stream} at {client.where}: {state.messages} messages, {state.first_seq} to {state.last_seq}"
+    stored = counted(state.messages, "message")
+    return f"stream {parameters.stream} at {client.where}: {stored}, {state.first_seq} to {state.last_seq}"
 
 
 NATS = Implementation(NatsParameters, NatsSource, _checking(_stream))

@@ -12,6 +12,7 @@ from headrace.connectors.nats.publisher import REPEATED, STORED, UNROUTED, Answe
 from headrace.connectors.nats.settings import passes, reported
 from headrace.connectors.nats.streams import NoAcknowledgements, Streams
 from headrace.connectors.retry import Retry, gave_up
+from headrace.contract.counts import counted
 from headrace.sdk import WRITTEN, AsyncSink, Outcome, Outcomes, Refused, Rows
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class NatsSink(AsyncSink):
                 del left[place]
                 outcomes[place] = Refused(str(reasons[place]))
         if left:
-            why = f"{len(left)} messages are not written: {error}"
+            why = f"{counted(len(left), 'message', 'is')} not written: {error}"
             raise NatsAway(gave_up(why, self._parameters.retry_seconds, "retry_seconds")) from error
 
     async def _publish(self, left: dict[int, Outgoing], outcomes: list[Outcome], reasons: dict[int, NatsError]) -> NatsError:
@@ -99,7 +100,7 @@ class NatsSink(AsyncSink):
         places = list(left)
         answers, broken = await publisher.publish([left[place] for place in places])
         if repeated := answers.count(REPEATED):
-            log.info("sink %s: the stream already had %d of %d messages", self.name, repeated, len(answers))
+            log.info("sink %s: the stream already had %d of %s", self.name, repeated, counted(len(answers), "message"))
         why: NatsError = NatsAway(f"{client.where} does not answer for some messages")
         for place, answer in zip(places, answers, strict=True):
             outcome = await _outcome(left[place], answer, streams)

@@ -19,6 +19,7 @@ from headrace.connectors.nats.ephemeral import consumer_of, discard, sequence_be
 from headrace.connectors.nats.jetstream_source import JetStreamSource
 from headrace.connectors.nats.pull import Pull
 from headrace.connectors.retry import Retry
+from headrace.contract.counts import counted
 from headrace.sdk import Backlog, Batch, Position, PositionLost
 
 
@@ -223,7 +224,7 @@ def _check_silence(client: Client, reading: _Reading) -> None:
         NatsAway: It reported more messages. Another consumer will find out what happened to them.
     """
     if reading.pending:
-        raise NatsAway(f"{client.where}: {reading.pending} messages are left, and do not arrive")
+        raise NatsAway(f"{client.where}: {counted(reading.pending, 'message')} did not arrive")
 
 
 def _created(info: StreamInfo) -> bytes:

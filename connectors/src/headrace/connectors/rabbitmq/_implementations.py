@@ -11,6 +11,7 @@ from headrace.connectors.rabbitmq._stream import RabbitMQStreamSource
 from headrace.connectors.rabbitmq.consumer import is_stream
 from headrace.connectors.rabbitmq.lifetime import lifetime_of
 from headrace.connectors.rabbitmq.link import Link
+from headrace.contract.counts import counted
 
 _NAME = "headrace connector check"
 
@@ -30,7 +31,8 @@ async def _check_queues(parameters: RabbitMQParameters | RabbitMQStreamParameter
             kind, other = ("not a stream", "rabbitmq") if streams else ("a stream", "rabbitmq-stream")
             raise Denied(f"{link.broker}: {queue} is {kind} queue; use the connector {other}")
     count = len(parameters.queue)
-    return f"{link.broker} has {'the queue' if count == 1 else f'all {count} queues'}; {waiting} messages are waiting"
+    queues = "the queue" if count == 1 else f"all {count} queues"
+    return f"{link.broker} has {queues}; {counted(waiting, 'message', 'is')} waiting"
 
 
 async def _check_exchange(parameters: RabbitMQSinkParameters) -> str:

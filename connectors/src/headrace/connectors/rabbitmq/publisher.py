@@ -16,6 +16,7 @@ from headrace.connectors.rabbitmq._parameters import RabbitMQSinkParameters
 from headrace.connectors.rabbitmq.link import Link
 from headrace.connectors.rabbitmq.outgoing import Outgoing
 from headrace.connectors.waiting import Reporting, goes_on, waits
+from headrace.contract.counts import counted
 from headrace.sdk import WRITTEN, Refused
 
 log = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ class Publisher:
 
     def _meet_silence(self) -> None:
         """Handles a broker that has confirmed nothing for a while."""
-        said = f"{self._link.broker} does not confirm {len(self._unconfirmed)} messages"
+        said = f"{self._link.broker} does not confirm {counted(len(self._unconfirmed), 'message')}"
         if self._blocked:
             log.warning("sink %s: %s: it blocks publishers; waiting", self._parameters.sink, said)
         else:

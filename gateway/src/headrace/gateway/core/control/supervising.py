@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 
 from headrace.contract import clock
+from headrace.contract.counts import counted
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.names import is_name
 from headrace.gateway.core.base.bounds import check_count, check_length, check_room
@@ -136,8 +137,8 @@ def _check_processes_in_all(gateway: Gateway, processes: Processes | None, name:
     others = sum(len(other.processes or ()) for other in gateway.deployments.by_name.values() if other.name != name)
     if others + len(processes or ()) > MAX_PROCESSES_IN_ALL:
         text = (
-            f"deployment {name} with {len(processes or ())} processes: the other deployments have {others}, and all together at "
-            f"most {MAX_PROCESSES_IN_ALL}"
+            f"deployment {name} with {counted(len(processes or ()), 'process')}: the other deployments have {others}, and all "
+            f"together at most {MAX_PROCESSES_IN_ALL}"
         )
         raise LimitExceeded(text, limit="processes of all deployments", maximum=MAX_PROCESSES_IN_ALL)
 
@@ -147,8 +148,8 @@ def _check_in_all(gateway: Gateway, connectors: Sized, name: str) -> None:
     others = sum(len(other.connectors) for other in gateway.deployments.by_name.values() if other.name != name)
     if others + len(connectors) > MAX_CONNECTORS_IN_ALL:
         text = (
-            f"deployment {name} with {len(connectors)} connectors: the other deployments have {others}, and all together at most "
-            f"{MAX_CONNECTORS_IN_ALL}"
+            f"deployment {name} with {counted(len(connectors), 'connector')}: the other deployments have {others}, and all "
+            f"together at most {MAX_CONNECTORS_IN_ALL}"
         )
         raise LimitExceeded(text, limit="connectors of all deployments", maximum=MAX_CONNECTORS_IN_ALL)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from headrace.contract.counts import counted
 from headrace.contract.names import covers, source_of
 from headrace.gateway.core.connections import Role
 from headrace.gateway.core.status.health.of_gateway import CONNECTS_WITHIN_MS
@@ -111,7 +112,7 @@ def _detached(site: Site, stream: pb.StreamStatus, part: str) -> Iterator[Proble
 def _stalled(part: str, stream: pb.StreamStatus) -> Problem:
     """Returns that a stream has stalled. Its connector says that it works, so what it has reported is not the cause."""
     if stream.lag_messages or stream.lag_bytes:
-        lag = f"{stream.lag_messages:,} messages" if stream.lag_messages else f"{stream.lag_bytes:,} bytes"
+        lag = counted(stream.lag_messages, "message") if stream.lag_messages else counted(stream.lag_bytes, "byte")
     else:
         lag = f"everything up to sequence {stream.latest_sequence}"
     cause = f"it lags by {lag}, and instance {stream.instance}, which has credit, sends nothing of it"
