@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.stages import Stages
 from tests.pipelines.rig import cut
@@ -112,6 +112,8 @@ def by_clock(seen: Seen) -> Pipeline:
     buckets=st.integers(1, 4),
     seed=st.integers(0, 9),
 )
+# A value in a worker that reads the state, and has no index yet, sets a timer anew.
+@example(batches=[(1, [0]), (2, [0]), (13, [])], buckets=1, seed=8)
 def test_results_by_the_clock_have_ids_of_their_own_which_a_repeat_finds_again(
     batches: list[tuple[int, list[int]]], buckets: int, seed: int
 ) -> None:

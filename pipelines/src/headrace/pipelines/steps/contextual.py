@@ -19,7 +19,14 @@ from headrace.pipelines.steps.due import Index, due_by_clock, due_of
 from headrace.pipelines.steps.returned import own, own_or_none
 from headrace.pipelines.steps.rollback import GONE, Replay, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import KeyedStep, OnError, StepPass
-from headrace.pipelines.steps.timed_state import TimedState, TimedStateClass, listed_by_clock, next_by_clock, resolved
+from headrace.pipelines.steps.timed_state import (
+    TimedState,
+    TimedStateClass,
+    listed_by_clock,
+    newly_listed_by_clock,
+    next_by_clock,
+    resolved,
+)
 from headrace.pipelines.time.present import Present
 from headrace.pipelines.time.time import END
 
@@ -160,7 +167,7 @@ class Contextual(KeyedStep):
     def fire_by_clock(self, step_pass: StepPass, present: Present, watermark: int) -> Sequence[Elements]:
         """The results of timers that are due by the clock, at the event time reached, or a later one of the key's values."""
         states, now = step_pass.states(self.name), present.now
-        due, keys = due_by_clock(states, listed_by_clock), list[Key]()
+        due, keys = due_by_clock(states, newly_listed_by_clock), list[Key]()
         for key in due.pop(now):
             if key not in states:
                 continue

@@ -90,3 +90,9 @@ def listed_by_clock(timed: TimedState) -> int:
     if at >= 0:
         timed.listed = at
     return at
+
+
+def newly_listed_by_clock(timed: TimedState) -> int:
+    """The same, for an index that does not list the key, or lists an older state of it."""
+    timed.listed = END
+    return listed_by_clock(timed)
