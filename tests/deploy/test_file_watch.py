@@ -169,7 +169,7 @@ def test_applications_that_sighup_could_not_import_are_imported_again_only_when_
         watch.reloaded(error)
         looks.again()
         imports = disk.imports
-        assert 1 <= imports <= 2, "those of a change during the import of SIGHUP"
+        assert 1 <= imports <= 2, "a file may change while SIGHUP imports the applications"
         looks.again()
         assert disk.imports == imports
         assert cause(watch) == (str(error) or type(error).__name__)

@@ -60,12 +60,7 @@ def due_by_clock(states: States, at: Callable[[Any], int]) -> Index:
         states: The states of a step in one bucket.
         at: Returns when a state is due by the clock; END for never.
     """
-    due: Index | None = states.by_clock
-    if due is None:
-        due = states.by_clock = _created(states, at)
-    else:
-        _renew(due, states, states.clock_news, at)
-    states.clock_news.clear()
+    due = states.by_clock = _up_to_date(states, states.by_clock, states.clock_news, at)
     return due
 
 
@@ -76,22 +71,19 @@ def due_of(states: States, at: Callable[[Any], int]) -> Index:
         states: The states of a step in one bucket.
         at: Returns when a state is due; END for never.
     """
-    due: Index | None = states.index
-    if due is None:
-        due = states.index = _created(states, at)
-    else:
-        _renew(due, states, states.news, at)
-    states.news.clear()
+    due = states.index = _up_to_date(states, states.index, states.news, at)
     return due
 
 
-def _created(states: States, at: Callable[[Any], int]) -> Index:
-    entries = ((key, at(state)) for key, state in states.items())
-    own: Index | None = states.own_index(entries)
-    return Due(entries) if own is None else own
-
-
-def _renew(due: Index, states: States, news: Iterable[Key], at: Callable[[Any], int]) -> None:
-    for key in news:
-        if key in states:
-            due.add(key, at(states[key]))
+def _up_to_date(states: States, due: Index | None, news: set[Key], at: Callable[[Any], int]) -> Index:
+    """Adds to an index the keys that it does not include yet, all if there is none, and returns it."""
+    if due is None:
+        entries = ((key, at(state)) for key, state in states.items())
+        own: Index | None = states.own_index(entries)
+        due = Due(entries) if own is None else own
+    else:
+        for key in news:
+            if key in states:
+                due.add(key, at(states[key]))
+    news.clear()
+    return due
