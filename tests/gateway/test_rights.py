@@ -345,6 +345,25 @@ async def test_a_former_sink_that_the_token_may_not_write_to_is_left_out_and_the
         assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
+async def test_a_report_without_sinks_needs_the_right_to_run_its_readers_and_claims_no_query_without_any() -> None:
+    narrow, other = token("narrow", pipelines=("mine",), writes=("out",)), token("other", pipelines=("theirs",), writes=("old",))
+    async with serve(tokens=(narrow, other)) as (gateway, address), grpc.aio.insecure_channel(address) as channel:
+        caller, owner = Caller(channel, "narrow"), Caller(channel, "other")
+        denied, _ = await caller.code("ReportCommits", commit_report(readers=["theirs"]))
+        nothing, _ = await caller.code("ReportCommits", commit_report(former_sinks=["old"]))
+        assert (denied, nothing) == (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.OK)
+        assert not gateway.commit_logs
+        for run in ("r1", "r1", "r2"):
+            assert (await owner.code("ReportCommits", commit_report(run=run, readers=["theirs"])))[0] is grpc.StatusCode.OK
+        assert (await owner.code("ReportCommits", commit_report(readers=["theirs"])))[0] is grpc.StatusCode.ABORTED
+        many = commit_report(run="r2", readers=[f"p{n}" for n in range(10_000)])
+        assert (await owner.code("ReportCommits", many))[0] in (
+            grpc.StatusCode.INVALID_ARGUMENT,
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+        )
+        assert (await caller.code("ReportCommits", commit_report("out")))[0] is grpc.StatusCode.PERMISSION_DENIED
+
+
 async def test_a_report_of_commits_touches_only_the_sinks_that_it_names() -> None:
     """Sink `out` holds what run r1 prepared; a report that names another sink must not abort it."""
     async with serve() as (_, address), grpc.aio.insecure_channel(address) as channel:

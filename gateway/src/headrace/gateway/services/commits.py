@@ -63,6 +63,9 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.ReportCommi
         if not identity.may_run(reader):
             text = f"the token of {identity.name!r} does not allow pipeline {reader[:80]!r}; add it to the token's pipelines"
             raise NotPermitted(text)
+    if not (sinks or former or request.readers):
+        # It names only former sinks to which the caller may not write: a report of nothing must claim no query.
+        return pb.ReportCommitsResponse()
     gateway.owners.claim(check_pipeline(request.pipeline), identity)
     commit_log = CommitLog(
         check_pipeline(request.pipeline),
