@@ -13,7 +13,11 @@ WIDTH = 80
 LONG_WORD = 60
 """A word that is longer may begin a line that is too long: names are not broken, so that they can be copied."""
 NAMES = {"stream": STREAM, "pipeline": PIPELINE, "name": PIPELINE, "sink": "out", "kind": "pipeline"}
-MORE = {"peek": ["--limit", "1"], "drain": ["--timeout", "1"], "dead-letters replay": ["--source", "again", "--timeout", "1"]}
+MORE = {
+    "peek": ["--limit", "1"],
+    "drain": ["--timeout-seconds", "1"],
+    "dead-letters replay": ["--source", "again", "--timeout-seconds", "1"],
+}
 LAST = "drain"
 """After it, there is nothing to show."""
 OF_HEADRACE = sorted(

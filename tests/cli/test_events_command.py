@@ -33,7 +33,17 @@ async def test_it_follows_also_a_gateway_that_restarts() -> None:
     async with serve() as (gateway, address):
         for name in ("a", "b"):
             gateway.event_log.add(EventKind.ATTACHED, f"pipeline {name}")
-        command = ("-m", "headrace.gateway_cli", "events", "--follow", "--json", "--interval", "0.1", "--gateway", address)
+        command = (
+            "-m",
+            "headrace.gateway_cli",
+            "events",
+            "--follow",
+            "--json",
+            "--interval-seconds",
+            "0.1",
+            "--gateway",
+            address,
+        )
         process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
         assert process.stdout is not None
 

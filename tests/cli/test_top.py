@@ -65,7 +65,7 @@ async def test_what_is_wrong_stands_first_and_goes_once_it_is_repaired() -> None
         async with query_and_source(gateway.address) as (engine, source):
 
             def watched() -> None:
-                with in_terminal("top", "--gateway", gateway.address, "--interval", "0.2") as top:
+                with in_terminal("top", "--gateway", gateway.address, "--interval-seconds", "0.2") as top:
                     screen = top.until_shows("sink out for", "no connector serves it", "pipeline p for", "because of sink out")
                     assert screen.index("sink out for") < screen.index("[1 pipelines 1]")
                     assert "start its connector" in screen
@@ -119,7 +119,7 @@ class Steps:
 def test_while_the_gateway_is_away_the_last_rows_stay_and_are_marked_stale(command: list[str]) -> None:
     with gateway_process("--http-listen", "off") as gateway:
         address = gateway.address
-        watching = in_terminal(*command, "--gateway", address, "--interval", "0.2", columns=100)
+        watching = in_terminal(*command, "--gateway", address, "--interval-seconds", "0.2", columns=100)
         with watching as screen:
             screen.until_shows("All is well.", f"gateway {address}")
             gateway.process.kill()
@@ -177,7 +177,7 @@ def test_a_narrow_and_low_terminal_still_shows_health_and_rows_and_it_may_change
 
 def test_only_what_has_changed_is_sent_and_no_colour_where_none_is_wanted() -> None:
     with gateway_that_says(BUSY) as address:
-        with in_terminal("top", "--gateway", address, "--interval", "0.1") as top:
+        with in_terminal("top", "--gateway", address, "--interval-seconds", "0.1") as top:
             top.until_shows("3 problems")
             first = len(top.sent)
             for _ in range(20):
@@ -248,7 +248,7 @@ def test_without_a_terminal_it_says_what_to_use_instead() -> None:
 def test_without_a_gateway_it_says_so_and_waits() -> None:
     with gateway_that_says(BUSY) as address:
         pass
-    with in_terminal("top", "--gateway", address, "--interval", "0.2") as top:
+    with in_terminal("top", "--gateway", address, "--interval-seconds", "0.2") as top:
         top.until_shows("nothing listens at", "q quit")
         with gateway_process("--listen", address, "--http-listen", "off"):
             top.until_shows("All is well.")

@@ -7,9 +7,16 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import BaseModel
 from tests.test_layers import ROOT, modules
+
+from headrace.configuration import takes_duration
+from headrace.connectors import CONNECTORS
+from headrace.deploy.configuration import GatewayOptions, PipelineOptions
+from headrace.gateway.config import Config
 
 PACKAGES = (
     "headrace.sdk",
@@ -65,10 +72,41 @@ def test_durations_of_the_python_interface_are_in_seconds_and_named_so(package: 
     assert {name for name in public if OTHER_UNITS.search(name)} - {"time_ms"} == set()
 
 
-def test_durations_of_the_gateways_configuration_are_in_milliseconds() -> None:
-    durations = {name for name in parameters("headrace.gateway") if re.search(r"_(?:timeout|lease|after)", name)}
-    assert len(durations) >= 7
-    assert {name for name in durations if not name.endswith("_ms")} == set()
+def tables(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model of a configuration file, and the models of its tables."""
+    yield model
+    for field in model.model_fields.values():
+        for part in (field.annotation, *get_args(field.annotation)):
+            if inspect.isclass(part) and issubclass(part, BaseModel):
+                yield from tables(part)
+
+
+FILES = {
+    "gateway.toml": [*tables(Config)],
+    "deploy.toml": [GatewayOptions, PipelineOptions],
+    **{connector.name: [connector.load().parameters] for connector in CONNECTORS},
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_durations_of_configuration_files_are_named_for_seconds_and_also_take_a_unit(file: str) -> None:
+    fields = {name: field for table in FILES[file] for name, field in table.model_fields.items()}
+    assert fields
+    assert {name for name in fields if OTHER_UNITS.search(name)} == set()
+    for name, field in fields.items():
+        # The options of a process are checked by that process.
+        passed_on = {float, str} <= set(get_args(field.annotation))
+        assert name.endswith("_seconds") == (takes_duration(field) or passed_on), f"{file}: {name}"
+
+
+def test_options_of_commands_that_are_durations_are_named_for_seconds() -> None:
+    # Measurements, which nobody installs, last for minutes.
+    product = [found for found, names in options().items() if not names[0].startswith("headrace.laboratory")]
+    assert len(product) > 60
+    for declaration in product:
+        for name in re.findall(r"'(--[\w-]+)'", declaration):
+            assert not OTHER_UNITS.search(name.replace("-", "_")), declaration
+            assert name.endswith("-seconds") or not re.search(r"metavar='(?:SECONDS|S|MS)'", declaration), declaration
 
 
 @pytest.mark.parametrize("language", SETTINGS)

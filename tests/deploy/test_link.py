@@ -439,7 +439,9 @@ def test_the_command_says_that_a_restart_is_late_or_that_its_end_is_not_known(th
 
     with served() as gateway:
         with linked(gateway) as link:
-            assert restart("--timeout", "0.05").startswith("Error: no answer of deployment deploy.toml within 50 ms; the restart")
+            assert restart("--timeout-seconds", "0.05").startswith(
+                "Error: no answer of deployment deploy.toml within 50 ms; the restart"
+            )
             call = threads.submit(restart)
             until(lambda: gateway.gateway.deployments.waiting)
             assert arrived(link).name == "sink"

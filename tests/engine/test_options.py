@@ -87,6 +87,8 @@ def test_files_of_tls_are_those_of_the_environment_unless_options_name_others(
         ({"stream": "a/b", "maxBytesPerTrigger": "10 potatoes"}, ["maxBytesPerTrigger", "'10 potatoes' is not a size", "64mb"]),
         ({"stream": "a/b", "failOnDataLoss": "no"}, ["failOnDataLoss", "'no'", "true or false"]),
         ({"stream": "a/b", "gatewayTimeout": "soon"}, ["gatewayTimeout", "'soon'"]),
+        ({"stream": "a/b", "gatewayTimeout": "300"}, ["gatewayTimeout", "'300'", "30s"]),
+        ({"stream": "a/b", "streamTimeout": "60"}, ["streamTimeout", "'60'", "30s"]),
         ({"stream": "a/b", "streamTimeout": "soon"}, ["streamTimeout", "'soon'"]),
         ({"stream": "a/b", "onStreamAway": "skip"}, ["onStreamAway", "'skip'", "fail or accept"]),
         ({"stream": "a/b", "pipeline": "a b"}, ["pipeline", "'a b'"]),

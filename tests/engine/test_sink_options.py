@@ -59,6 +59,7 @@ def test_every_option_in_any_case_and_what_spark_adds(tmp_path: Path) -> None:
         ({"sink": "a", "onRefused": "accept"}, ["onRefused", "'accept'", "fail or skip"]),
         ({"sink": "a", "gateway": "somewhere"}, ["gateway", "'somewhere'", "host:port"]),
         ({"sink": "a", "gatewayTimeout": "soon"}, ["gatewayTimeout", "'soon'"]),
+        ({"sink": "a", "sinkTimeout": "60"}, ["sinkTimeout", "'60'", "30s"]),
         ({"sink": "a", "tlsKey": __file__}, ["tlsCert", "missing"]),
     ],
     ids=str,

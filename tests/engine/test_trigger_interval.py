@@ -39,6 +39,7 @@ def test_each_interval_has_one_micro_batch_at_most(spark: SparkSession, tmp_path
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        ({"trigger_interval": "5"}, "trigger_interval: '5' is not a duration; write for instance 30s"),
         ({"trigger_interval": "soon"}, "trigger_interval: 'soon' is not a duration; write for instance 30s"),
         ({"trigger_interval": "5 cows"}, "trigger_interval: '5 cows' is not a duration; write for instance 30s"),
         ({"worker_memory": "much"}, "worker_memory: 'much' is not a size; write for instance 64mb"),

@@ -11,7 +11,7 @@ LEASE_MS = 500
 
 
 def test_a_batch_that_takes_many_leases_leaves_its_query_attached(rig: Callable[[str], Rig]) -> None:
-    world = rig(f"[limits]\nquery_lease_ms = {LEASE_MS}\nforget_after_ms = {LEASE_MS}\n")
+    world = rig(f"[limits]\nquery_lease_seconds = {LEASE_MS / 1000}\nforget_after_seconds = {LEASE_MS / 1000}\n")
     source = Numbers(world.source_folder("numbers"))
     source.offer("0", 100)
     query = world.query("long", "record", "numbers/*", {"pipeline": "long"})

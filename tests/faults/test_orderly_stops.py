@@ -60,7 +60,7 @@ def test_a_gateway_that_is_told_to_stop_drains_and_another_takes_its_place(rig: 
 
 
 def test_an_idle_gateway_stops_at_once(rig: Callable[[str], Rig]) -> None:
-    world = rig("[limits]\ndrain_timeout_ms = 3_600_000\n")
+    world = rig("[limits]\ndrain_timeout_seconds = 3_600\n")
     source, _, query = running(world)
     world.run(query)
     finish(world, source, query)

@@ -14,7 +14,7 @@ MEASURED_S = 3.0
 
 
 def test_a_stalled_query_leaves_the_gateway_within_its_memory_and_resumes_at_full_speed(rig: Callable[[str], Rig]) -> None:
-    world = rig("[http]\nstuck_after_ms = 2000\n")
+    world = rig("[http]\nstuck_after_seconds = 2\n")
     query = world.query("stalled", "count", "flood/*")
     world.gateway.start()
     world.connector("flood").start()

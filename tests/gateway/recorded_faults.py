@@ -479,11 +479,11 @@ async def application_starts(made: Made) -> None:
 async def query_is_killed(made: Made) -> None:
     await made.receive_more()
     made.recorded.driver_reports = False
-    made.limits(query_lease_ms=5_000)
+    made.limits(query_lease_seconds=5)
 
 
 async def query_is_started_again(made: Made) -> None:
-    made.limits(query_lease_ms=86_400_000)
+    made.limits(query_lease_seconds=86400)
     await query_starts(made)
 
 
@@ -574,7 +574,7 @@ FAULTS = (
     of(Kind.PIPELINE_SILENT, PIPELINE, driver_freezes, driver_thaws),
     of(Kind.SECOND_DRIVER, PIPELINE, second_driver, one_driver, expected={"clears_s": 60}),
     of(Kind.COMMIT_SLOW, PIPELINE, commit_log_hangs, commit_log_writes, prepare=two_phase),
-    of(Kind.BATCH_STUCK, PIPELINE, batch_stuck, batch_goes_on, recording={"stuck_after_ms": 10_000}),
+    of(Kind.BATCH_STUCK, PIPELINE, batch_stuck, batch_goes_on, recording={"stuck_after_seconds": 10}),
     of(Kind.PIPELINE_AWAITED, "pipeline q", another_query_awaited, another_query_attached),
     of(Kind.PIPELINE_DETACHED, PIPELINE, query_stops, query_starts),
     of(Kind.PIPELINE_ENDED, PIPELINE, application_ends, application_starts),

@@ -149,7 +149,7 @@ async def recording(*, is_empty: bool = False, **config: Any) -> AsyncIterator[R
         is_empty: Whether only a source is connected, which offers nothing.
         config: The configuration of its HTTP server.
     """
-    limits = Limits(query_lease_ms=86_400_000)
+    limits = Limits(query_lease_seconds=86400)
     with clock.use(VirtualClock()) as now:
         async with serve(limits, has_rounds=False) as (gateway, address), serve_http(gateway, **config) as http:
             query, writer = Engine(address), Writer(address, readers=["p"], pipeline="p")

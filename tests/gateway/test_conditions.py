@@ -118,7 +118,7 @@ WRITTEN = ("sink out", "connector i of sink out")
 
 async def test_parts_wait_stall_flow_rest_are_paused_and_get_into_trouble() -> None:
     with clock.use(VirtualClock()) as time:
-        async with serve(Limits(query_lease_ms=86_400_000)) as (gateway, address):
+        async with serve(Limits(query_lease_seconds=86400)) as (gateway, address):
             source, engine, sink = Connector(address), Engine(address), SinkClient(address)
             await source.hello(instance="orders")
             await engine.attach()

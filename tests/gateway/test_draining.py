@@ -16,7 +16,7 @@ async def test_sinks_stay_until_the_sources_of_a_gateway_that_drains_have_their_
     """The micro-batch that a source waits for must be written: without its sink the drain would take all its time."""
     with clock.use(VirtualClock()):
         async with (
-            serve(Limits(drain_timeout_ms=60_000)) as (gateway, address),
+            serve(Limits(drain_timeout_seconds=60)) as (gateway, address),
             sink_and_source(address) as (sink, writer, source, reader),
         ):
             await source.send(frame=numbered(1, 1, 10))
@@ -38,7 +38,7 @@ async def test_sinks_stay_until_the_sources_of_a_gateway_that_drains_have_their_
 async def test_sinks_wait_for_no_driver_that_reports_no_more() -> None:
     with clock.use(VirtualClock()) as now:
         async with (
-            serve(Limits(drain_timeout_ms=600_000)) as (gateway, address),
+            serve(Limits(drain_timeout_seconds=600)) as (gateway, address),
             sink_and_source(address) as (sink, writer, source, _),
         ):
             await stage_and_vote(sink, writer, 0)
@@ -52,7 +52,7 @@ async def test_sinks_wait_for_no_driver_that_reports_no_more() -> None:
 
 
 async def test_sinks_are_asked_to_leave_though_a_source_does_not() -> None:
-    async with serve(Limits(drain_timeout_ms=500)) as (gateway, address):
+    async with serve(Limits(drain_timeout_seconds=0.5)) as (gateway, address):
         sink, source = SinkClient(address), Connector(address)
         await sink.hello()
         await source.hello()

@@ -29,8 +29,8 @@ LIMITS = """
 [limits]
 buffer_bytes = "16MiB"
 max_frame_bytes = "256KiB"
-hello_timeout_ms = 500
-write_timeout_ms = 2000
+hello_timeout_seconds = 0.5
+write_timeout_seconds = 2
 """
 FAILURES = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 LEFT = re.compile(r'Failed \\"execute_batch\\"')

@@ -94,11 +94,11 @@ async def test_a_planner_that_is_frozen_while_its_driver_reports_is_named_until_
     """The reports renew the lease, so that the query seems to be attached."""
     async with recording() as recorded:
         gateway = recorded.gateway
-        lease_s = gateway.limits.query_lease_ms // 1000
+        lease_s = int(gateway.limits.query_lease_seconds)
         await recorded.watch(30)
         # A query whose planner has never renewed a lease is not judged.
         recorded.clock.advance(2 * lease_s)
-        gateway.limits = gateway.limits.model_copy(update={"query_lease_ms": 60_000})
+        gateway.limits = gateway.limits.model_copy(update={"query_lease_seconds": 60})
         await recorded.query.attach({"orders/0": 3})
         await recorded.query.renew()
         await recorded.watch(45)

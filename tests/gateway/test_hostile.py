@@ -115,7 +115,7 @@ async def test_a_session_begins_with_a_whole_hello(connector: MakeConnector, mes
 
 
 async def test_a_silent_client_is_shown_out() -> None:
-    async with serve(Limits(hello_timeout_ms=50)) as (_, address):
+    async with serve(Limits(hello_timeout_seconds=0.05)) as (_, address):
         source = Connector(address)
         await source.call.wait_for_connection()
         assert (await source.ended())[0] is grpc.StatusCode.DEADLINE_EXCEEDED

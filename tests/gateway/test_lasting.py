@@ -56,7 +56,7 @@ async def test_work_ends_when_it_is_cancelled() -> None:
 
 @pytest.mark.parametrize("step", ["pass_round", "pace", "end_leases", "close_paused", "forget_gone", "forget_unused"])
 async def test_a_step_of_housekeeping_that_fails_keeps_no_other_from_its_turn(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway, taken = Gateway(Limits(query_lease_ms=1_000)), set[str]()
+    gateway, taken = Gateway(Limits(query_lease_seconds=1)), set[str]()
     done = asyncio.Event()
     is_broken = True
 
@@ -93,7 +93,7 @@ async def test_leases_end_although_another_step_fails(monkeypatch: pytest.Monkey
         raise RuntimeError("no")
 
     monkeypatch.setattr(housekeeping, "pass_round", broken)
-    async with serve(Limits(query_lease_ms=1_000)) as (gateway, _):
+    async with serve(Limits(query_lease_seconds=1)) as (gateway, _):
         pipeline = gateway.pipelines["p"] = Pipeline("p", attached=True, complete=True)
         pipeline.called_at = clock.monotonic() - 3_600
         async with asyncio.timeout(DEADLINE_S):

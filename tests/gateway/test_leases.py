@@ -51,7 +51,7 @@ async def opened(address: str, **kind: source_pb2.SourceKind.ValueType) -> Conne
 
 
 async def test_a_query_whose_machine_died_does_not_stall_the_others_and_finds_its_messages_when_it_comes_back() -> None:
-    async with serve(Limits(query_lease_ms=LEASE_MS, session_messages=WINDOW)) as (_, address):
+    async with serve(Limits(query_lease_seconds=LEASE_MS / 1000, session_messages=WINDOW)) as (_, address):
         lives, dies = Engine(address, "lives"), Engine(address, "dies")
         await lives.attach()
         await dies.attach()
@@ -85,7 +85,7 @@ async def test_a_query_whose_machine_died_does_not_stall_the_others_and_finds_it
 
 
 async def test_renewing_is_enough_for_a_batch_that_takes_long() -> None:
-    async with serve(Limits(query_lease_ms=LEASE_MS)) as (_, address):
+    async with serve(Limits(query_lease_seconds=LEASE_MS / 1000)) as (_, address):
         busy, other = Engine(address, "busy"), Engine(address, "other")
         await busy.attach()
         await other.attach()
@@ -101,7 +101,7 @@ async def test_renewing_is_enough_for_a_batch_that_takes_long() -> None:
 
 
 async def test_a_fetch_that_waits_keeps_its_query_there() -> None:
-    async with serve(Limits(query_lease_ms=LEASE_MS)) as (_, address):
+    async with serve(Limits(query_lease_seconds=LEASE_MS / 1000)) as (_, address):
         reads, other = Engine(address, "reads"), Engine(address, "other")
         await other.attach()
         await reads.attach(planned={"orders/0": 10})
@@ -116,7 +116,7 @@ async def test_a_fetch_that_waits_keeps_its_query_there() -> None:
 
 
 async def test_what_a_redelivering_source_sent_is_held_for_a_query_that_is_away() -> None:
-    async with serve(Limits(query_lease_ms=LEASE_MS)) as (_, address):
+    async with serve(Limits(query_lease_seconds=LEASE_MS / 1000)) as (_, address):
         lives, dies = Engine(address, "lives"), Engine(address, "dies")
         await lives.attach()
         await dies.attach()
@@ -160,14 +160,14 @@ async def test_a_query_that_is_attached_is_forgotten_by_force_only() -> None:
 
 
 async def test_a_query_that_is_away_is_forgotten_without_force_and_by_itself_where_the_configuration_says_so() -> None:
-    async with serve(Limits(query_lease_ms=LEASE_MS, forget_after_ms=2 * LEASE_MS)) as (_, address):
+    async with serve(Limits(query_lease_seconds=LEASE_MS / 1000, forget_after_seconds=2 * LEASE_MS / 1000)) as (_, address):
         stays, gone = Engine(address, "stays"), Engine(address, "gone")
         await gone.attach({"orders/0": 3})
         await stays.attach()
         await stays.status_once(lambda status: state_of(status, "gone") == 0)
         await stays.close()
         await gone.close()
-    async with serve(Limits(query_lease_ms=LEASE_MS)) as (_, address):
+    async with serve(Limits(query_lease_seconds=LEASE_MS / 1000)) as (_, address):
         stays, gone = Engine(address, "stays"), Engine(address, "gone")
         await gone.attach({"orders/0": 3})
         await away(stays, "gone")
@@ -179,7 +179,7 @@ async def test_a_query_that_is_away_is_forgotten_without_force_and_by_itself_whe
 
 async def test_a_query_in_its_first_batch_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.gateway.core.batches.leases.NEVER_RAN_AFTER_S", 0.0)
-    async with serve(Limits(query_lease_ms=LEASE_MS)) as (_, address):
+    async with serve(Limits(query_lease_seconds=LEASE_MS / 1000)) as (_, address):
         first, idle, watcher = Engine(address, "first"), Engine(address, "idle"), Engine(address, "watcher")
         await first.attach()
         await idle.attach()

@@ -34,7 +34,7 @@ from headrace.gateway_status import peek_document
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, frame_pb2
 
 DEADLINE_S = 150.0
-GENEROUS = Peek(enabled=True, messages_per_s=100, bytes_per_s=2**20)
+GENEROUS = Peek(enabled=True, messages_per_second=100, bytes_per_second=2**20)
 FRAMES = named(read("frames.json")["valid"])
 
 
@@ -129,7 +129,7 @@ async def test_what_is_held_is_shown_and_then_what_arrives() -> None:
 
 
 async def test_so_many_messages_are_shown_in_a_second_and_the_others_are_counted() -> None:
-    async with rigged(Peek(enabled=True, messages_per_s=2)) as rig:
+    async with rigged(Peek(enabled=True, messages_per_second=2)) as rig:
         await rig.send(numbered(1, 1, 1000))
         begun_at = asyncio.get_running_loop().time()
         call = rig.peek(limit=4)
@@ -142,7 +142,7 @@ async def test_so_many_messages_are_shown_in_a_second_and_the_others_are_counted
 
 
 async def test_so_many_bytes_are_shown_in_a_second() -> None:
-    async with rigged(Peek(enabled=True, messages_per_s=100, bytes_per_s=1024, preview_bytes=1000)) as rig:
+    async with rigged(Peek(enabled=True, messages_per_second=100, bytes_per_second=1024, preview_bytes=1000)) as rig:
         await rig.send(frame(1, 1, [b"x" * 5000] * 50))
         call = rig.peek()
         sample = await anext(aiter(call))
@@ -355,8 +355,8 @@ async def test_each_start_is_logged_with_who_and_what_and_no_payload_is() -> Non
 
 
 async def test_nothing_waits_for_a_listener_that_does_not_read_and_it_is_dropped() -> None:
-    greedy = Peek(enabled=True, messages_per_s=100, bytes_per_s=2**20, preview_bytes=2**16)
-    async with rigged(greedy, write_timeout_ms=3_000) as rig:
+    greedy = Peek(enabled=True, messages_per_second=100, bytes_per_second=2**20, preview_bytes=2**16)
+    async with rigged(greedy, write_timeout_seconds=3) as rig:
         call = rig.peek()
         assert await call.initial_metadata() is not None
         sent = 0
@@ -398,7 +398,7 @@ async def test_http_shows_what_the_admin_service_shows() -> None:
 
 
 async def test_http_says_why_it_ends() -> None:
-    async with rigged(Peek(enabled=True, messages_per_s=1)) as rig, serve_http(rig.gateway) as http:
+    async with rigged(Peek(enabled=True, messages_per_second=1)) as rig, serve_http(rig.gateway) as http:
         await rig.send(numbered(1, 1, 3))
         reading = asyncio.create_task(get(http, "/api/v1/streams/orders/0/peek"))
         await rig.reader.status_once(lambda _: rig.gateway.listeners == 1)

@@ -120,8 +120,8 @@ async def new_source(address: str, **hello: Any) -> Connector:
 async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     monkeypatch.setattr(observer, "_fresh_s", lambda took_s: 0.0)
     async with (
-        serve(Limits(query_lease_ms=LEASE_MS)) as (gateway, address),
-        serve_http(gateway, stuck_after_ms=STUCK_AFTER_MS, slow_after_ms=SLOW_AFTER_MS) as http,
+        serve(Limits(query_lease_seconds=LEASE_MS / 1000)) as (gateway, address),
+        serve_http(gateway, stuck_after_seconds=STUCK_AFTER_MS / 1000, slow_after_seconds=SLOW_AFTER_MS / 1000) as http,
     ):
         sink, query = SinkClient(address), Query(address)
         await sink.hello()

@@ -145,7 +145,7 @@ def test_each_error_that_ends_sessions_has_a_remedy() -> None:
 
 
 async def test_a_connector_that_finds_no_room_is_why_its_stream_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with refusing(monkeypatch, Limits(max_sessions=1, query_lease_ms=600_000)) as here:
+    async with refusing(monkeypatch, Limits(max_sessions=1, query_lease_seconds=600)) as here:
         query, connector = Engine(here.address), Connector(here.address)
         await query.attach()
         await connector.hello()

@@ -21,7 +21,7 @@ from headrace.protocol.v1 import admin_pb2_grpc
 
 FILE = """
 [limits]
-drain_timeout_ms = {drain}
+drain_timeout_seconds = {drain}
 [http]
 listen = "{http}"
 [paused]
@@ -30,7 +30,7 @@ pipelines = {paused}
 """
 
 
-def write(path: Path, *, drain: int = 2000, http: str = "off", paused: str = "[]", more: str = "") -> None:
+def write(path: Path, *, drain: int = 2, http: str = "off", paused: str = "[]", more: str = "") -> None:
     path.write_text(FILE.format(drain=drain, http=http, paused=paused, more=more))
 
 
@@ -45,17 +45,17 @@ def test_a_reload_applies_what_has_changed_and_says_what_that_is(tmp_path: Path)
     config = tmp_path / "gateway.toml"
     write(config)
     with gateway_process("--config", config) as gateway:
-        write(config, drain=3000, paused='["totals"]', more='[[streams]]\npattern = "orders/*"\npipelines = ["totals"]')
+        write(config, drain=3, paused='["totals"]', more='[[streams]]\npattern = "orders/*"\npipelines = ["totals"]')
         code, told = headrace(gateway, "gateway", "reload")
         assert (code, told["ok"]) == (0, True)
         changes = told["result"]["changes"]
-        assert changes[0] == "limits.drain_timeout_ms: 2000 -> 3000"
-        assert [change.partition(":")[0] for change in changes] == ["limits.drain_timeout_ms", "paused.pipelines", "streams"]
+        assert changes[0] == "limits.drain_timeout_seconds: 2.0 -> 3.0"
+        assert [change.partition(":")[0] for change in changes] == ["limits.drain_timeout_seconds", "paused.pipelines", "streams"]
         code, status = headrace(gateway, "status")
         (pipeline,) = status["result"]["pipelines"]
         assert (pipeline["pipeline"], pipeline["paused"]["by"]) == ("totals", "the configuration")
         assert headrace(gateway, "resume", "pipeline", "totals")[0] == 1
-        write(config, drain=3000)
+        write(config, drain=3)
         os.kill(gateway.process.pid, signal.SIGHUP)
         gateway.wait_for_log("paused.pipelines: ['totals'] -> []")
         assert headrace(gateway, "status")[1]["result"]["pipelines"] == []
@@ -74,15 +74,15 @@ def test_a_reload_that_is_not_possible_changes_nothing(tmp_path: Path, change: d
     config = tmp_path / "gateway.toml"
     write(config)
     with gateway_process("--config", config) as gateway:
-        write(config, drain=3000, paused='["totals"]', **change)
+        write(config, drain=3, paused='["totals"]', **change)
         code, told = headrace(gateway, "gateway", "reload")
         assert (code, told["ok"]) == (1, False)
         assert named in str(told["error"])
         os.kill(gateway.process.pid, signal.SIGHUP)
         gateway.wait_for_log("SIGHUP")
-        write(config, drain=3000)
+        write(config, drain=3)
         changes = headrace(gateway, "gateway", "reload")[1]["result"]["changes"]
-        assert changes == ["limits.drain_timeout_ms: 2000 -> 3000"]
+        assert changes == ["limits.drain_timeout_seconds: 2.0 -> 3.0"]
 
 
 def test_a_gateway_is_drained_by_a_command_and_goes_on_without_sessions(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_gateway_is_drained_by_a_command_and_goes_on_without_sessions(tmp_path
 
 
 async def test_a_drain_ends_when_everything_is_acknowledged_and_is_joined_by_a_second_caller() -> None:
-    async with serve(Limits(drain_timeout_ms=30_000)) as (_, address):
+    async with serve(Limits(drain_timeout_seconds=30)) as (_, address):
         source, engine, late = Connector(address), Engine(address), Connector(address)
         await source.hello()
         await engine.attach()
@@ -124,7 +124,7 @@ async def test_a_drain_ends_when_everything_is_acknowledged_and_is_joined_by_a_s
 
 
 async def test_a_drain_says_what_is_left_when_its_time_is_over_and_goes_on_without_its_caller() -> None:
-    async with serve(Limits(drain_timeout_ms=30_000)) as (gateway, address):
+    async with serve(Limits(drain_timeout_seconds=30)) as (gateway, address):
         source, engine = Connector(address), Engine(address)
         await source.hello()
         gone = engine.admin.Drain(pb.DrainRequest(timeout_ms=300), timeout=DEADLINE_S)

@@ -236,7 +236,7 @@ async def test_a_query_whose_token_is_revoked_is_refused_in_health_once_its_leas
             reloading(gateway, KEPT).reload()
             if has_new_token:
                 await stub.Renew(engine_pb2.RenewRequest(pipeline=QUERY), metadata=bearer("kept"), timeout=DEADLINE_S)
-            now.advance(gateway.limits.query_lease_ms / 1000 + 1)
+            now.advance(gateway.limits.query_lease_seconds + 1)
             end_leases(gateway)
             (problem,) = [one for one in problems(await snapshot(gateway), 900_000, 5_000) if one.part == "pipeline p"]
     if has_new_token:

@@ -89,7 +89,7 @@ def test_health_and_reflection_know_every_service() -> None:
 
 
 def test_sigterm_drains_sessions_says_so_and_exits_with_0() -> None:
-    with gateway_process("--drain-timeout-ms", "5000") as gateway, grpc.insecure_channel(gateway.address) as channel:
+    with gateway_process("--drain-timeout-seconds", "5") as gateway, grpc.insecure_channel(gateway.address) as channel:
         call = open_session(channel)
         gateway.process.send_signal(signal.SIGTERM)
 
@@ -117,12 +117,12 @@ def iter_until_end(call: Session) -> list[source_pb2.IngestResponse]:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_second_signal_ends_it_at_once(number: signal.Signals, code: int) -> None:
-    with gateway_process("--drain-timeout-ms", "60000") as gateway:
+    with gateway_process("--drain-timeout-seconds", "60") as gateway:
         assert signal_twice(gateway, number) == code
 
 
 def test_health_says_not_serving_while_it_drains() -> None:
-    with gateway_process("--drain-timeout-ms", "60000") as gateway, grpc.insecure_channel(gateway.address) as channel:
+    with gateway_process("--drain-timeout-seconds", "60") as gateway, grpc.insecure_channel(gateway.address) as channel:
         call = open_session(channel)
         gateway.process.send_signal(signal.SIGTERM)
         assert next(response for response in call if response.HasField("drain"))

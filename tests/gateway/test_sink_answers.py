@@ -170,7 +170,7 @@ async def test_a_part_that_failed_in_the_middle_ends_its_delivery_at_once() -> N
 
 
 async def test_a_sink_that_reads_nothing_is_ended_and_its_deliveries_may_go_elsewhere() -> None:
-    async with serve(Limits(write_timeout_ms=500)) as (_, address):
+    async with serve(Limits(write_timeout_seconds=0.5)) as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         assert (await sink.hello()).read_timeout_ms == 500
         deliveries = [writer.deliver(0, [b"v" * 2**20] * 3, partition=n) for n in range(8)]
@@ -184,7 +184,7 @@ async def test_a_sink_that_reads_nothing_is_ended_and_its_deliveries_may_go_else
 
 async def test_a_sink_that_says_that_it_is_busy_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     patience = Patience(monkeypatch)
-    async with serve(Limits(write_timeout_ms=PATIENCE_MS)) as (_, address):
+    async with serve(Limits(write_timeout_seconds=PATIENCE_MS / 1000)) as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
         deliveries = [writer.deliver(0, [b"v" * 2**20] * 3, partition=n) for n in range(8)]

@@ -124,7 +124,7 @@ class Source:
 
 @pytest.fixture
 async def source() -> AsyncIterator[Source]:
-    async with serve(Limits(query_lease_ms=86_400_000)) as (gateway, address):
+    async with serve(Limits(query_lease_seconds=86400)) as (gateway, address):
         connector, engine = Connector(address), Engine(address, streams="orders/*")
         await connector.hello()
         await engine.attach()

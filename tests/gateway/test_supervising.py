@@ -379,7 +379,7 @@ async def test_a_message_that_is_not_valid_ends_the_registration(rig: Rig, messa
 
 
 async def test_a_supervisor_that_says_nothing_is_sent_away() -> None:
-    async with serving(limits=Limits(hello_timeout_ms=100)) as rig:
+    async with serving(limits=Limits(hello_timeout_seconds=0.1)) as rig:
         assert (await rig.supervisor().ended())[0] is Code.DEADLINE_EXCEEDED
 
 

@@ -51,7 +51,7 @@ async def serve(
         has_rounds: Whether it does its periodic work, or the test does that.
         more: Adds further services.
     """
-    gateway = Gateway(limits or Limits(query_lease_ms=600_000), rules)
+    gateway = Gateway(limits or Limits(query_lease_seconds=600), rules)
     registry = TokenRegistry(tokens)
     server = grpc.aio.server(
         interceptors=interceptors(registry, gateway.open_calls, gateway.refusals),

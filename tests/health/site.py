@@ -90,7 +90,7 @@ class OwnSite(Site):
 def site(folder: Path, listen: str = "127.0.0.1:0", http: str = "127.0.0.1:0", limits: str = "") -> Iterator[OwnSite]:
     """A gateway that calls something slow after a second, with a clock that a test may set."""
     config, shift = folder / "gateway.toml", folder / "shift"
-    config.write_text(f'[http]\nlisten = "{http}"\nslow_after_ms = {SLOW_AFTER_MS}\n[limits]\n{limits}\n')
+    config.write_text(f'[http]\nlisten = "{http}"\nslow_after_seconds = {SLOW_AFTER_MS / 1000}\n[limits]\n{limits}\n')
     shift.write_text("0")
     path = os.pathsep.join(filter(None, (str(_CLOCKS), os.environ.get("PYTHONPATH"))))
     with gateway_process("--config", config, "--listen", listen, environ={"PYTHONPATH": path, _SHIFT: str(shift)}) as process:

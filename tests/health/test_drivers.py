@@ -134,7 +134,7 @@ async def test_a_planner_that_is_frozen(tmp_path: Path) -> None:
     """The driver's reports renew the lease: only the planner's own calls show that it works."""
     part = "pipeline planner"
     (tmp_path / "site").mkdir()
-    with site(tmp_path / "site", limits="query_lease_ms = 20000") as here:
+    with site(tmp_path / "site", limits="query_lease_seconds = 20") as here:
         async with files(here, "planner", tmp_path):
             with driver(here, "planner", tmp_path, "driver") as running:
                 await until_committed(tmp_path)

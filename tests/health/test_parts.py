@@ -222,7 +222,7 @@ async def test_a_gateway_that_is_restarted(nats: Nats, tmp_path: Path) -> None:
         stream = await filled(others)
         listen, http = free_address(), free_address()
         name, part = f"g/{stream}", f"stream g/{stream}"
-        with site(tmp_path, listen, http, limits="drain_timeout_ms = 600000") as old:
+        with site(tmp_path, listen, http, limits="drain_timeout_seconds = 600") as old:
             query = Engine(listen, "reads-g", streams="g/*")
             await query.attach()
             async with connected(old, source(nats, "g", stream), name):

@@ -25,9 +25,10 @@ _ANSWERS_LATER_S = 5.0
 @click.argument("name")
 @deployment_option("with --gateway or --context, only its name counts")
 @click.option(
-    "--timeout",
+    "--timeout-seconds",
+    "timeout",
     type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
+    metavar="N",
     default=60.0,
     show_default=True,
     help="How long to wait until it is connected to the gateway again.",

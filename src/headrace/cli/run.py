@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 @click.option("--dry-run", is_flag=True, help="Check and print the application without running it.")
 @setting_option(OF_RUN["parallelism"], type=click.IntRange(1), metavar="N")
 @setting_option(OF_RUN["available_now"])
-@setting_option(OF_RUN["trigger_interval"], metavar="DURATION", callback=_checked_by(parse_duration))
+@setting_option(OF_RUN["trigger_interval"], metavar="DURATION", callback=_checked_by(partial(parse_duration, unit_required=True)))
 @setting_option(OF_RUN["options"])
 @setting_option(OF_RUN["worker_memory"], metavar="SIZE", default="1gb", callback=_checked_by(parse_size))
 @setting_option(OF_RUN["finish"])

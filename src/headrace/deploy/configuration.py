@@ -50,7 +50,7 @@ class GatewayOptions(Parameters):
     buffer_bytes: int | str | None = Field(default=None, description=OF_GATEWAY["buffer_bytes"].description)
     max_frame_bytes: int | str | None = Field(default=None, description=OF_GATEWAY["max_frame_bytes"].description)
     max_sessions: int | None = Field(default=None, description=OF_GATEWAY["max_sessions"].description)
-    drain_timeout_ms: int | None = Field(default=None, description=OF_GATEWAY["drain_timeout_ms"].description)
+    drain_timeout_seconds: float | str | None = Field(default=None, description=OF_GATEWAY["drain_timeout_seconds"].description)
     http_listen: str | None = Field(default=None, description=OF_GATEWAY["http_listen"].description)
     log_format: str | None = Field(default=None, description=OF_GATEWAY["log_format"].description)
     log_level: str | None = Field(default=None, description=OF_GATEWAY["log_level"].description)

@@ -79,7 +79,7 @@ async def test_a_sink_that_is_slower_than_the_gateways_patience_is_not_ended(mon
     monkeypatch.setattr(session, "_BUSY_SHARE", 0.05 / (PATIENCE_MS / 1000))
     sink, may_write, patience = Slow(), asyncio.Event(), Patience(monkeypatch)
     sink.name = "out"
-    async with gateway_serving(Limits(write_timeout_ms=PATIENCE_MS)) as (gateway, address), serving(sink, address):
+    async with gateway_serving(Limits(write_timeout_seconds=PATIENCE_MS / 1000)) as (gateway, address), serving(sink, address):
         writer = Writer(address)
         deliveries = [writer.deliver(0, [b"%d" % n * 2**20] * 3, partition=n) for n in range(8)]
         await patience.granted(20)

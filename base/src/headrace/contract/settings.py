@@ -100,7 +100,7 @@ OF_GATEWAY = _by_name(
     Setting("buffer_bytes", "Buffer for frames of all sessions.", "128MiB"),
     Setting("max_frame_bytes", "The largest frame accepted.", "4032KiB"),
     Setting("max_sessions", "Maximum number of concurrent sessions.", "2000"),
-    Setting("drain_timeout_ms", "Time to drain messages in flight when stopping.", "10000"),
+    Setting("drain_timeout_seconds", "Time to drain messages in flight when stopping.", "10s"),
     Setting("http_listen", "Where to serve HTTP; off for nowhere.", "auto"),
     Setting("log_format", "auto, json or console.", "auto"),
     Setting("log_level", "debug, info, warning or error.", "info"),

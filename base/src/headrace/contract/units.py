@@ -77,6 +77,11 @@ def parse_duration(text: str, *, unit_required: bool = False) -> timedelta:
     return _timedelta(text, total)
 
 
+def milliseconds(seconds: float) -> int:
+    """Converts seconds to whole milliseconds, as the protocol counts."""
+    return round(seconds * 1000)
+
+
 def format_duration(duration: timedelta) -> str:
     """Formats a duration, such as `500ms`, `90s` or `2h`, so that `parse_duration` returns the same duration.
 

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from headrace.configuration import Size
+from headrace.configuration import Duration, Size
 from headrace.contract import addresses
 from headrace.contract.addresses import is_loopback
 from headrace.contract.limits import DEFAULT_GATEWAY, DEFAULT_HTTP
@@ -25,6 +25,8 @@ from headrace.terminal import as_typed
 
 _FRAME_OVERHEAD = 512
 """The bytes of buffer that `core` charges for a frame besides its size."""
+_LONGEST_S = 31 * 86_400.0
+"""The protocol contains durations in milliseconds, of 32 bits."""
 _DEFAULT_PORT = int(DEFAULT_GATEWAY.rpartition(":")[2])
 _PAGE_URL = re.compile(r"https?://[^/?#\s@]+(/[^\s]*)?")
 _OTLP_URL = re.compile(r"https?://[^/?#\s@]+/?")
@@ -74,7 +76,7 @@ class _Model(BaseModel):
 
 
 class Limits(_Model):
-    """The limits of the gateway. Sizes are numbers of bytes or text such as `64mb`."""
+    """The limits of the gateway. Sizes are bytes or text such as `64mb`, durations seconds or text such as `30s`."""
 
     buffer_bytes: Size = Field(default=128 * 2**20, ge=2**20)
     """The size of the buffer for the frames of all sessions, in bytes. Sources wait when it is full."""
@@ -88,15 +90,15 @@ class Limits(_Model):
     """The maximum number of open streams per session."""
     session_messages: int = Field(default=4_000_000, ge=1)
     """The maximum number of outstanding messages per session."""
-    hello_timeout_ms: int = Field(default=10_000, ge=1)
+    hello_timeout_seconds: Duration = Field(default=10.0, ge=0.001, le=_LONGEST_S)
     """How long a new session may take to send Hello."""
-    write_timeout_ms: int = Field(default=30_000, ge=1)
+    write_timeout_seconds: Duration = Field(default=30.0, ge=0.001, le=_LONGEST_S)
     """How long a client may stop reading while messages are queued for it; a sink that reports being busy may take longer."""
-    drain_timeout_ms: int = Field(default=10_000, ge=0)
+    drain_timeout_seconds: Duration = Field(default=10.0, ge=0, le=_LONGEST_S)
     """How long a gateway that is shutting down waits for messages in flight to be acknowledged."""
-    query_lease_ms: int = Field(default=60_000, ge=100)
+    query_lease_seconds: Duration = Field(default=60.0, ge=0.1, le=_LONGEST_S)
     """How long a query may make no call before others continue without it. A running query calls several times in this period."""
-    forget_after_ms: int = Field(default=0, ge=0)
+    forget_after_seconds: Duration = Field(default=0.0, ge=0)
     """How long after its last call an absent query is forgotten, which releases its acknowledgements; 0 means never."""
 
     @field_validator("max_frame_bytes")
@@ -138,9 +140,9 @@ class Peek(_Model):
 
     enabled: bool = False
     """Whether anything is shown."""
-    messages_per_s: int = Field(default=10, ge=1, le=100)
+    messages_per_second: int = Field(default=10, ge=1, le=100)
     """The maximum number of messages that each listener is shown in a second."""
-    bytes_per_s: Size = Field(default=64 * 2**10, ge=2**10, le=2**20)
+    bytes_per_second: Size = Field(default=64 * 2**10, ge=2**10, le=2**20)
     """The maximum number of bytes of messages that each listener is shown in a second."""
     preview_bytes: Size = Field(default=2**10, ge=1, le=2**16)
     """The maximum number of bytes of a value that are shown."""
@@ -222,10 +224,10 @@ class Http(_Model):
 
     stream_metrics: bool = False
     """Whether `/metrics` has series for each stream."""
-    stuck_after_ms: int = Field(default=900_000, ge=1)
+    stuck_after_seconds: Duration = Field(default=900.0, ge=0.001)
     """After how long without a commit health reports a micro-batch as stuck. Queries whose batches take longer need more."""
 
-    slow_after_ms: int = Field(default=5_000, ge=1)
+    slow_after_seconds: Duration = Field(default=5.0, ge=0.001)
     """After how long without an answer health reports a sink, or the storage of a checkpoint, as slow."""
 
     prometheus_url: str = ""

@@ -19,7 +19,7 @@ OPTION_KEYS = {
     "buffer_bytes": ("limits", "buffer_bytes"),
     "max_frame_bytes": ("limits", "max_frame_bytes"),
     "max_sessions": ("limits", "max_sessions"),
-    "drain_timeout_ms": ("limits", "drain_timeout_ms"),
+    "drain_timeout_seconds": ("limits", "drain_timeout_seconds"),
     "http_listen": ("http", "listen"),
     "log_format": ("log", "format"),
     "log_level": ("log", "level"),

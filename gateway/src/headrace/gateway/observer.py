@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from headrace.contract import clock
+from headrace.contract.units import milliseconds
 from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems
 from headrace.gateway.core.status import INTERVAL_S, FaultWatch, History, note_trouble, snapshot
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
@@ -30,14 +31,14 @@ def _fresh_s(took_s: float) -> float:
 
 
 class Thresholds(Protocol):
-    """After how long something is a problem, in milliseconds."""
+    """After how long something is a problem, in seconds."""
 
     @property
-    def stuck_after_ms(self) -> int:
+    def stuck_after_seconds(self) -> float:
         """Without a commit, a micro-batch is stuck."""
 
     @property
-    def slow_after_ms(self) -> int:
+    def slow_after_seconds(self) -> float:
         """Without an answer, a sink or a commit log is slow."""
 
 
@@ -112,7 +113,7 @@ def _is_large(parts: Gateway | GetStatusResponse) -> bool:
 def _observation(
     status: GetStatusResponse, config: Thresholds, taken_at: datetime, connectors: Sequence[ConnectorCounts]
 ) -> Observation:
-    found = problems(status, config.stuck_after_ms, config.slow_after_ms)
+    found = problems(status, milliseconds(config.stuck_after_seconds), milliseconds(config.slow_after_seconds))
     status.problems.extend(_message(problem) for problem in found[:MAX_PROBLEMS])
     status.problems_in_all = len(found)
     note_trouble(status, found)

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection
 
 from headrace.contract.addresses import is_loopback, joined_address
 from headrace.contract.certificates import read_again
+from headrace.contract.units import milliseconds
 from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import Connections, max_connections
 from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
@@ -43,7 +44,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     """Runs a gateway until SIGTERM or SIGINT, or until cancelled.
 
     The first signal drains: health reports NOT_SERVING, sessions are asked to finish, and messages in flight have
-    `limits.drain_timeout_ms` to be acknowledged. A second signal ends the process immediately, with status 128 + its number.
+    `limits.drain_timeout_seconds` to be acknowledged. A second signal ends the process immediately, with status 128 + its number.
 
     Args:
         config: the configuration.
@@ -95,7 +96,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
                 if ready is not None:
                     ready(address)
                 await stop.wait()
-                _log.info("gateway drains", extra={"timeout_ms": config.limits.drain_timeout_ms})
+                _log.info("gateway drains", extra={"timeout_ms": milliseconds(config.limits.drain_timeout_seconds)})
                 await health_service.enter_graceful_shutdown()
                 await gateway.drain()
                 gateway.close()

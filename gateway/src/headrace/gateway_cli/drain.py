@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=ProgramCommand)
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time to finish; the gateway's setting if unset."
+    "--timeout-seconds",
+    "timeout",
+    type=click.FloatRange(min=0),
+    metavar="N",
+    help="Time to finish; the gateway's setting if unset.",
 )
 @json_option()
 @connection_options
@@ -34,7 +38,7 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
     \b
     Examples:
       headrace drain
-      headrace drain --timeout 120 --json
+      headrace drain --timeout-seconds 120 --json
 
     Exit codes: 0 nothing is left, 1 something was left when the time was over, or the gateway is away.
     """

@@ -14,9 +14,10 @@ _ANSWERS_LATER_S = 5.0
 @click.option("--refused-by", metavar="NAME", default="", help="Only what this sink, or this step (application/step), refused.")
 @click.option("--deployment", metavar="NAME", default="", help="The deployment, such as deploy.toml, if several have the sink.")
 @click.option(
-    "--timeout",
+    "--timeout-seconds",
+    "timeout",
     type=click.FloatRange(min=0, min_open=True, max=300),
-    metavar="SECONDS",
+    metavar="N",
     default=60.0,
     show_default=True,
     help="Time until all is acknowledged. The replay continues afterwards.",

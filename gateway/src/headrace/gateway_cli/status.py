@@ -42,7 +42,7 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
     \b
     Examples:
       headrace status
-      headrace status --watch --interval 0.5
+      headrace status --watch --interval-seconds 0.5
       headrace status --check
       headrace status --json | jq '.result.streams[] | select(.lag_messages > 0)'
 

@@ -51,7 +51,7 @@ def top(interval: float, connection: Connection) -> None:
     \b
     Examples:
       headrace top
-      headrace top --gateway gateway.example:7433 --tls --interval 5
+      headrace top --gateway gateway.example:7433 --tls --interval-seconds 5
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         text = "headrace top needs a terminal; use headrace status --watch, or headrace status --json for programs"

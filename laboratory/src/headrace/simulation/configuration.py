@@ -19,9 +19,9 @@ class Configuration:
             session_messages=max(conditions.session_messages, conditions.max_frame_messages),
             max_frame_messages=conditions.max_frame_messages,
             max_sessions=conditions.max_sessions,
-            query_lease_ms=conditions.lease_ms,
-            drain_timeout_ms=conditions.drain_timeout_ms,
-            write_timeout_ms=conditions.write_timeout_ms,
+            query_lease_seconds=conditions.lease_ms / 1000,
+            drain_timeout_seconds=conditions.drain_timeout_ms / 1000,
+            write_timeout_seconds=conditions.write_timeout_ms / 1000,
         )
         self._tokens = 0
         self.config = Config(limits=limits, streams=tuple(_rules(schedule)))

@@ -1900,7 +1900,7 @@ class DrainRequest(_message.Message):
 
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
-    """How long sessions may take to finish, in milliseconds; the gateway's drain_timeout_ms if absent."""
+    """How long sessions may take to finish, in milliseconds; the gateway's drain_timeout_seconds if absent."""
     def __init__(
         self,
         *,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from headrace.configuration import Size
+from headrace.configuration import Duration, Size
 from headrace.connectors._connector import Implementation
 from headrace.connectors._parameters import Parameters
 from headrace.connectors._records import Format
@@ -50,7 +50,7 @@ class FileParameters(BadRecordParameters):
         default=True,
         description="Read rotated files, such as app.log.1 or app.log.1.gz, as earlier parts of app.log.",
     )
-    rotated_seconds: float = Field(
+    rotated_seconds: Duration = Field(
         default=5.0, ge=0, description="How long a rotated file is unchanged before the next one is read."
     )
     max_streams: int = Field(
@@ -58,7 +58,7 @@ class FileParameters(BadRecordParameters):
         ge=1,
         description="Most files read at a time; others take turns. At most the gateway's max_streams_per_session.",
     )
-    idle_seconds: float = Field(
+    idle_seconds: Duration = Field(
         default=2.0, ge=0, description="How long a file has nothing new before a waiting one gets its turn."
     )
 
@@ -77,7 +77,7 @@ class FileSinkParameters(Parameters):
         description="json: the message as a line; lines: its value; length-prefixed: its value after a big-endian u32.",
     )
     rotate_bytes: Size = Field(default=128 << 20, ge=1, description="Size at which a new file begins.")
-    rotate_seconds: float | None = Field(default=None, gt=0, description="Age at which a new file begins; default: never.")
+    rotate_seconds: Duration | None = Field(default=None, gt=0, description="Age at which a new file begins; default: never.")
 
 
 def _source(parameters: FileParameters) -> FileSource:

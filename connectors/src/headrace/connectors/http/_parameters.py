@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
-from headrace.configuration import Size
+from headrace.configuration import Duration, Size
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.bad_records import BadRecordParameters, BadRecords
 from headrace.connectors.listening import Listening
@@ -76,11 +76,11 @@ class HttpParameters(Listening, BadRecordParameters):
         ge=1,
         description="Most connections; for a new one, the one longest without a request closes.",
     )
-    head_seconds: float = Field(10.0, gt=0, description="How long a head may take; then the connection closes.")
-    idle_seconds: float = Field(75.0, gt=0, description="How long a connection stays open after an answer.")
-    answer_seconds: float = Field(30.0, gt=0, description="How long a request waits for the checkpoint; then the answer is 503.")
-    receive_seconds: float = Field(30.0, gt=0, description="How long a body may take; then the answer is 408.")
-    retry_after_seconds: int = Field(1, ge=0, description="Retry-After in a 503.")
+    head_seconds: Duration = Field(10.0, gt=0, description="How long a head may take; then the connection closes.")
+    idle_seconds: Duration = Field(75.0, gt=0, description="How long a connection stays open after an answer.")
+    answer_seconds: Duration = Field(30.0, gt=0, description="How long a request waits for the checkpoint; then it gets 503.")
+    receive_seconds: Duration = Field(30.0, gt=0, description="How long a body may take; then the answer is 408.")
+    retry_after_seconds: Duration = Field(1, ge=0, description="Retry-After in a 503.")
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
@@ -146,9 +146,9 @@ class HttpSinkParameters(Parameters):
         le=256,
         description="Most concurrent requests. Above 1, only messages of one key stay in order.",
     )
-    timeout_seconds: float = Field(30.0, gt=0, description="How long a request may take.")
-    retry_seconds: float = Field(60.0, ge=0, description="How long a request is retried; then the task fails.")
-    max_backoff_seconds: float = Field(
+    timeout_seconds: Duration = Field(30.0, gt=0, description="How long a request may take.")
+    retry_seconds: Duration = Field(60.0, ge=0, description="How long a request is retried; then the task fails.")
+    max_backoff_seconds: Duration = Field(
         10.0, gt=0, description="The longest wait between attempts, unless the receiver asks for a longer one."
     )
     tls_ca: Path | None = Field(None, description="Trusted certificates, PEM; default: the system's.")

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import logging
+import math
 import time
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -215,7 +216,9 @@ class Server(ListeningServer[HttpConnection]):
         return web.HTTPRequestEntityTooLarge(self._limit, text=f"a body may have at most {self._limit} bytes")
 
     def _later(self, why: str, *, close: bool = False) -> web.HTTPServiceUnavailable:
-        headers = {"Retry-After": str(self._parameters.retry_after_seconds)} | ({"Connection": "close"} if close else {})
+        headers = {"Retry-After": str(math.ceil(self._parameters.retry_after_seconds))} | (
+            {"Connection": "close"} if close else {}
+        )
         return web.HTTPServiceUnavailable(text=why, headers=headers)
 
     async def _health(self, request: web.Request) -> web.Response:

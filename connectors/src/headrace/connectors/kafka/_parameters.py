@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headrace.configuration import Size
+from headrace.configuration import Duration, Size
 from headrace.connectors._parameters import start_of
 from headrace.connectors.bad_records import BadRecordParameters
 from headrace.connectors.kafka._connection import KafkaConnection
@@ -86,13 +86,13 @@ class KafkaSinkParameters(KafkaConnection):
         None,
         description="The compacted topic for ids of transactions, created if missing. Default: headrace-SINK.",
     )
-    transaction_timeout_seconds: float = Field(
+    transaction_timeout_seconds: Duration = Field(
         300.0,
         gt=0,
         description="Longer than a micro-batch takes to write, at most the brokers' transaction.max.timeout.ms. The "
         "open transaction of a dead sink may block consumers this long.",
     )
-    retry_seconds: float = Field(
+    retry_seconds: Duration = Field(
         120.0,
         ge=15,
         description="How long a micro-batch waits for unreachable brokers before it fails.",

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
-from headrace.configuration import Size
+from headrace.configuration import Duration, Size
 from headrace.connectors._parameters import Parameters, SystemParameters, start_of
 from headrace.connectors.bad_records import BadRecordParameters, BadRecords
 from headrace.contract.names import to_name
@@ -45,7 +45,7 @@ class NatsConnection(SystemParameters):
     tls_server_name: str | None = Field(None, description="The name in the servers' certificate, if not their host name.")
     tls_first: bool = Field(False, description="Start with TLS, for servers with handshake_first.")
     client_name: str = Field("headrace", description="The client's name in the servers' monitoring.")
-    connect_seconds: float = Field(5.0, gt=0, description="How long a server may take to answer.")
+    connect_seconds: Duration = Field(5.0, gt=0, description="How long a server may take to answer.")
 
     @field_validator("servers")
     @classmethod
@@ -169,11 +169,10 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
         description="What to do if a checkpoint has messages of a former consumer, deleted while nobody read it: "
         "refuse to read, or accept what the present one delivers.",
     )
-    ack_wait_seconds: float = Field(
+    ack_wait_seconds: Duration = Field(
         30.0,
         ge=1,
-        description="For a created consumer: seconds until messages of a killed reader are redelivered. A live "
-        "reader extends it.",
+        description="For a created consumer: how soon messages of a killed reader are redelivered. A live reader extends it.",
     )
     max_ack_pending: int | None = Field(
         None,
@@ -223,7 +222,7 @@ class NatsSinkParameters(NatsConnection):
     )
     max_in_flight: int = Field(4000, ge=1, description="Most messages that wait for their acknowledgement.")
     max_in_flight_bytes: Size = Field(16 << 20, ge=1024, description="Most bytes that wait for their acknowledgement.")
-    retry_seconds: float = Field(
+    retry_seconds: Duration = Field(
         60.0,
         ge=0,
         description="How long to retry, before Spark's task fails.",

@@ -6,6 +6,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator
 
+from headrace.configuration import Duration
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.bad_records import BadRecordParameters
 from headrace.contract.names import NAME
@@ -22,10 +23,10 @@ class PostgreSQLConnection(Parameters):
         examples=["postgresql://headrace@127.0.0.1/postgres"],
     )
     password: SecretStr | None = Field(None, description="The password, if the URL has none.")
-    timeout_seconds: float = Field(
+    timeout_seconds: Duration = Field(
         30.0,
         ge=1,
-        description="After how many seconds a statement is cancelled, and retried on a new connection.",
+        description="After which time a statement is cancelled, and retried on a new connection.",
     )
 
     @field_validator("url")
@@ -75,7 +76,7 @@ class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):
     )
     columns: tuple[str, ...] = Field((), description="The columns of that object; default: all of them.")
     where: str | None = Field(None, description="An SQL condition; rows that do not satisfy it are skipped.")
-    poll_seconds: float = Field(0.1, gt=0, description="Interval between checks for new rows.")
+    poll_seconds: Duration = Field(0.1, gt=0, description="Interval between checks for new rows.")
     detect_deleted: bool = Field(
         False,
         description="Lose the position if no row at or before it is left: for tables whose old rows are deleted, but"
@@ -102,7 +103,7 @@ class PostgreSQLOutboxParameters(PostgreSQLRows, BadRecordParameters):
         None, description="The column whose values are partitions, each a stream; an index must begin with it."
     )
     channel: str = Field("headrace_outbox", description="The channel to listen on.")
-    poll_seconds: float = Field(1.0, gt=0, description="Interval between checks without a notification.")
+    poll_seconds: Duration = Field(1.0, gt=0, description="Interval between checks without a notification.")
     acknowledged_rows: Literal["delete", "keep"] = Field("delete", description="What to do with rows once they are acknowledged.")
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from headrace.configuration import Size
+from headrace.configuration import Duration, Size
 from headrace.connectors._parameters import SystemParameters
 from headrace.connectors.bad_records import BadRecordParameters, BadRecords
 from headrace.connectors.rabbitmq.outgoing import RoutingKey
@@ -31,8 +31,8 @@ class RabbitMQConnection(SystemParameters):
     tls_ca: Path | None = Field(None, description="Trusted certificates, PEM; default: the system's.")
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="Its private key, PEM.")
-    connect_seconds: float = Field(10.0, gt=0, description="How long a node may take to answer.")
-    heartbeat_seconds: int = Field(30, ge=2, le=600, description="After how many silent seconds a broker counts as unavailable.")
+    connect_seconds: Duration = Field(10.0, gt=0, description="How long a node may take to answer.")
+    heartbeat_seconds: Duration = Field(30, ge=2, le=600, description="After which silence a broker counts as unavailable.")
 
     @field_validator("url")
     @classmethod
@@ -161,7 +161,7 @@ class RabbitMQSinkParameters(RabbitMQConnection):
     mandatory: bool = Field(True, description="Refuse messages that reach no queue, which the broker drops otherwise.")
     persistent: bool = Field(True, description="Make the broker store messages on disk.")
     window: int = Field(2_000, ge=1, description="Maximum number of unconfirmed messages.")
-    wait_seconds: float = Field(
+    wait_seconds: Duration = Field(
         240.0,
         gt=0,
         description="How long a micro-batch waits for an unavailable broker or a full queue before it fails.",

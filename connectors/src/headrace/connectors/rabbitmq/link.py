@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -217,7 +218,7 @@ def _addresses(parameters: RabbitMQConnection, name: str) -> Iterator[pika.Conne
             virtual_host=unquote(url.path[1:]) or "/",
             credentials=pika.PlainCredentials(unquote(url.username or _GUEST), password),
             ssl_options=None if tls is None else pika.SSLOptions(tls, node.hostname),
-            heartbeat=parameters.heartbeat_seconds,
+            heartbeat=math.ceil(parameters.heartbeat_seconds),
             socket_timeout=parameters.connect_seconds,
             stack_timeout=parameters.connect_seconds,
             client_properties={"product": "Headrace", "version": version("headrace-connectors"), "connection_name": name},
@@ -227,7 +228,7 @@ def _addresses(parameters: RabbitMQConnection, name: str) -> Iterator[pika.Conne
 
 def _tcp_options(parameters: RabbitMQConnection) -> dict[str, int]:
     """Detects a peer that is gone even while nothing is read from it, if the system supports that."""
-    return {"TCP_USER_TIMEOUT": 2000 * parameters.heartbeat_seconds} if hasattr(socket, "TCP_USER_TIMEOUT") else {}
+    return {"TCP_USER_TIMEOUT": math.ceil(2000 * parameters.heartbeat_seconds)} if hasattr(socket, "TCP_USER_TIMEOUT") else {}
 
 
 def _tls(parameters: RabbitMQConnection) -> ssl.SSLContext:

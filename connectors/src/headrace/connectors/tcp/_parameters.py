@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from headrace.configuration import Size
+from headrace.configuration import Duration, Size
 from headrace.connectors.bad_records import BadRecordParameters, BadRecords
 from headrace.connectors.listening import Listening
 
@@ -36,7 +36,7 @@ class TcpParameters(Listening, BadRecordParameters):
         description="Most bytes that wait for the checkpoint; then clients are not read. Incomplete messages may "
         "take as many; then the oldest is dropped.",
     )
-    message_seconds: float = Field(30.0, gt=0, description="How long a message may take to arrive; then its connection ends.")
-    idle_seconds: float | None = Field(
+    message_seconds: Duration = Field(30.0, gt=0, description="How long a message may take to arrive; then its connection ends.")
+    idle_seconds: Duration | None = Field(
         None, gt=0, description="How long a client may be silent; then its connection ends. Default: for ever."
     )

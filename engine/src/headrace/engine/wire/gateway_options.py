@@ -193,12 +193,12 @@ def boolean(text: str) -> bool:
 
 
 def seconds(text: str) -> float:
-    """Parses a duration; the result is in seconds.
+    """Parses a duration with its unit; the result is in seconds.
 
     Raises:
         UnitError: The text is not a duration.
     """
-    return parse_duration(text).total_seconds()
+    return parse_duration(text, unit_required=True).total_seconds()
 
 
 def _address(text: str) -> str:

@@ -27,7 +27,7 @@ log = logging.getLogger("headrace.gateway")
 
 async def run_housekeeping(gateway: Gateway) -> None:
     """Runs the periodic work of a gateway until cancelled. An error of one step keeps no other step from its turn."""
-    interval_s = min(INTERVAL_S, gateway.limits.query_lease_ms / 1000)
+    interval_s = min(INTERVAL_S, gateway.limits.query_lease_seconds)
     steps = round_of(gateway, interval_s)
     while True:
         await asyncio.sleep(interval_s)

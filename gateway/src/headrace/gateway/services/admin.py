@@ -9,6 +9,7 @@ import grpc.aio
 
 from headrace.contract.limits import MAX_BATCHES, MAX_EVENTS, MAX_SEQUENCE
 from headrace.contract.names import nearest
+from headrace.contract.units import milliseconds
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.base.errors import MalformedMessage, NotPermitted
 from headrace.gateway.core.control import (
@@ -187,7 +188,7 @@ class AdminService(AdminServiceServicer):
         self, request: pb.PeekRequest, context: Context
     ) -> None:
         """Shows a sample of a stream's messages."""
-        identity, timeout_ms = identity_of(context), self._gateway.limits.write_timeout_ms
+        identity, timeout_ms = identity_of(context), milliseconds(self._gateway.limits.write_timeout_seconds)
         try:
             stream = begin_peek(self._gateway, _caller(identity, context), identity, request.stream, request.limit)
             await begin_call(context)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.position import Position
+from headrace.contract.units import milliseconds
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.base.bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
 from headrace.gateway.core.base.envelopes import range_frame_head
@@ -76,13 +77,13 @@ class EngineService(EngineServiceServicer):
         except ProtocolError as error:
             self._gateway.refusals.note(Role.QUERY, part, context.peer(), error)
             raise
-        return pb.AttachResponse(gateway_version=VERSION, lease_ms=self._gateway.limits.query_lease_ms)
+        return pb.AttachResponse(gateway_version=VERSION, lease_ms=milliseconds(self._gateway.limits.query_lease_seconds))
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.RenewResponse:
         """Renews a query's lease."""
         pipeline = self._attached(request.pipeline, identity_of(context))
-        pipeline.renewed(context.peer(), self._gateway.limits.query_lease_ms / 1000)
-        return pb.RenewResponse(lease_ms=self._gateway.limits.query_lease_ms)
+        pipeline.renewed(context.peer(), self._gateway.limits.query_lease_seconds)
+        return pb.RenewResponse(lease_ms=milliseconds(self._gateway.limits.query_lease_seconds))
 
     async def Plan(self, request: pb.PlanRequest, context: Context) -> pb.PlanResponse:
         """Commits the checkpoint's positions, then plans the next batch; waits up to `wait_ms` if there is nothing to plan."""

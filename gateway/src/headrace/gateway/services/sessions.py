@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from headrace.contract.units import milliseconds
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.base.errors import MalformedMessage, NoMessage
 from headrace.gateway.core.connections import ConnectorCounts, Reported, Role
@@ -89,7 +90,7 @@ async def serve_session(
     session: S | None = None
     part, was_admitted = "", False
     try:
-        first: H = await first_of(_first(kind, requests), gateway.limits.hello_timeout_ms, "session", "Hello")
+        first: H = await first_of(_first(kind, requests), milliseconds(gateway.limits.hello_timeout_seconds), "session", "Hello")
         part = kind.part(first)
         kind.check(first, identity)
         await begin_call(context)

@@ -7,6 +7,7 @@ from typing import Any
 import grpc.aio
 
 from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.contract.units import milliseconds
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.base.bounds import MAX_LISTED, check_count
 from headrace.gateway.core.base.errors import ListTooLong, MalformedMessage, NotPermitted, OutOfTurn, UnknownMessage
@@ -57,7 +58,7 @@ class SinkService(SinkServiceServicer):
             protocol_version=PROTOCOL_VERSION,
             gateway_version=VERSION,
             session=session.id,
-            read_timeout_ms=self._gateway.limits.write_timeout_ms,
+            read_timeout_ms=milliseconds(self._gateway.limits.write_timeout_seconds),
             capabilities=[source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS],
         )
 
@@ -104,7 +105,7 @@ class SinkService(SinkServiceServicer):
     async def _write(self, session: SinkSession, context: Context) -> None:
         while True:
             while (response := session.waiting()) is not None:
-                async with session.writing(self._gateway.limits.write_timeout_ms):
+                async with session.writing(milliseconds(self._gateway.limits.write_timeout_seconds)):
                     await context.write(response)
             if session.failure is not None:
                 raise session.failure

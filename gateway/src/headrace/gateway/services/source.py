@@ -9,6 +9,7 @@ import grpc.aio
 
 from headrace.contract import clock
 from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.contract.units import milliseconds
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.base.bounds import check_hello
 from headrace.gateway.core.base.errors import NotPermitted, OutOfTurn, UnknownMessage
@@ -129,7 +130,7 @@ class SourceService(SourceServiceServicer):
             self._gateway.refusals.note(Role.SOURCE, f"stream {request.stream}", session.peer, NotPermitted(text))
 
     async def _write(self, session: Session, context: Context) -> None:
-        timeout_ms = self._gateway.limits.write_timeout_ms
+        timeout_ms = milliseconds(self._gateway.limits.write_timeout_seconds)
         while True:
             for response in session.waiting():
                 await write_in_time(context, response, timeout_ms, "connector", "keep reading while you send")

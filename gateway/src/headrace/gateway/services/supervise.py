@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import grpc.aio
 
 from headrace.contract.limits import MAX_NAME_BYTES
+from headrace.contract.units import milliseconds
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.base.errors import OutOfTurn, UnknownMessage
 from headrace.gateway.core.connections import Role
@@ -33,7 +34,8 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
     Raises:
         ProtocolError: the call must end with it.
     """
-    hello = await first_of(anext(requests, None), gateway.limits.hello_timeout_ms, "supervisor", "SuperviseHello")
+    timeout_ms = milliseconds(gateway.limits.hello_timeout_seconds)
+    hello = await first_of(anext(requests, None), timeout_ms, "supervisor", "SuperviseHello")
     part = f"deployment {hello.deployment[:MAX_NAME_BYTES]}" if hello.deployment.isprintable() else ""
     try:
         deployment = register(gateway, hello, context.peer(), identity)
@@ -77,7 +79,7 @@ async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterato
 
 
 async def _write(gateway: Gateway, deployment: Deployment, context: Context) -> None:
-    timeout_ms = gateway.limits.write_timeout_ms
+    timeout_ms = milliseconds(gateway.limits.write_timeout_seconds)
     reports, told = deployment.processes is not None, deployment.connected
     connected = connected_message(told) if reports else None
     response = pb.SuperviseResponse(welcome=pb.SuperviseWelcome(gateway_version=VERSION, connected=connected))

@@ -262,7 +262,7 @@ def _interval_s(interval: str | None) -> float:
     if interval is None:
         return 0.0
     try:
-        return parse_duration(interval) / timedelta(seconds=1)
+        return parse_duration(interval, unit_required=True) / timedelta(seconds=1)
     except UnitError as error:
         raise OptionError(f"trigger_interval: {error}") from None
 

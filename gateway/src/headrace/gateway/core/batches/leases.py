@@ -56,7 +56,7 @@ def detach(gateway: Gateway, pipeline: Pipeline) -> None:
 def end_leases(gateway: Gateway) -> None:
     """Marks queries as away whose leases have expired."""
     now = clock.monotonic()
-    called_before = now - gateway.limits.query_lease_ms / 1000
+    called_before = now - gateway.limits.query_lease_seconds
     for pipeline in gateway.pipelines.values():
         # A call in progress counts as activity: it ends when its client's connection does.
         if pipeline.attached and not pipeline.calls and pipeline.called_at < called_before:
@@ -70,7 +70,7 @@ def end_leases(gateway: Gateway) -> None:
 def forgettable(gateway: Gateway) -> list[Pipeline]:
     """Returns the queries to forget: queries that never had a batch and, if configured, queries that were away for too long."""
     now = clock.monotonic()
-    forget_after_s = gateway.limits.forget_after_ms / 1000
+    forget_after_s = gateway.limits.forget_after_seconds
     found = []
     for pipeline in gateway.pipelines.values():
         silent_s = now - pipeline.called_at

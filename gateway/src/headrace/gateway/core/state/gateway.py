@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from headrace.contract import clock
+from headrace.contract.units import milliseconds
 from headrace.gateway.config import Limits, Paused, Peek, StreamRule
 from headrace.gateway.core.base.bounds import MAX_POSITIONS, MAX_SINKS, check_room
 from headrace.gateway.core.base.errors import AtCapacity, ChangeRefused, Draining, ProtocolError
@@ -274,12 +275,12 @@ class Gateway:
         return self.drain_task
 
     async def drain(self, timeout_ms: int | None = None) -> None:
-        """Asks every session to end, and waits until all have, for at most `timeout_ms` or else `drain_timeout_ms`."""
+        """Asks every session to end, and waits until all have, for at most `timeout_ms` or else `drain_timeout_seconds`."""
         self.draining = True
         self.drain_begun.set()
         logs = ReportedLogs(self.commit_logs, self.commits_reported_at, self.sinks_changed)
         drain = Drain(self.sessions, self.sink_sessions, self.sessions_changed, logs)
-        await drain.run(self.limits.drain_timeout_ms if timeout_ms is None else timeout_ms)
+        await drain.run(milliseconds(self.limits.drain_timeout_seconds) if timeout_ms is None else timeout_ms)
 
     def close(self) -> None:
         """Ends all remaining sessions."""

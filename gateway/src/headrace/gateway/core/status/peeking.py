@@ -131,7 +131,7 @@ async def _samples(gateway: Gateway, call: OpenCall, stream: Stream, limit: int)
     before = stream.received_messages - stream.held_messages
     while True:
         ends_at, settings = loop.time() + WINDOW_S, gateway.peek
-        left = _Allowance(settings.messages_per_s, settings.bytes_per_s)
+        left = _Allowance(settings.messages_per_second, settings.bytes_per_second)
         while True:
             _check_going_on(gateway, call, stream)
             at = min(at, stream.received)
