@@ -148,7 +148,8 @@ def test_a_restart_requested_at_the_gateway_is_made_and_answered(tmp_path: Path,
     assert unknown.exit_code == 2
     assert (
         unknown.output.splitlines()[-1]
-        == "Error: no process 'sonk' of deployment deploy.toml; known: sink, source; did you mean sink?"
+        == f"Error: the gateway at {gateway.address}: no process 'sonk' of deployment deploy.toml; known: sink, source; "
+        "did you mean sink?"
     )
     (told,) = watched.told
     assert told.startswith("change made: restart of sink, by operator (ipv4:127.0.0.1:")
@@ -435,17 +436,19 @@ def test_the_command_says_that_a_restart_is_late_or_that_its_end_is_not_known(th
     def restart(*arguments: str) -> str:
         done = CliRunner().invoke(cli, ["restart", "sink", "--gateway", gateway.address, *arguments])
         assert done.exit_code == 1
-        return done.output.splitlines()[-1]
+        asked, _, answer = done.output.splitlines()[-1].partition(f"{gateway.address}: ")
+        assert asked == "Error: the gateway at "
+        return answer
 
     with served() as gateway:
         with linked(gateway) as link:
             assert restart("--timeout-seconds", "0.05").startswith(
-                "Error: no answer of deployment deploy.toml within 50 ms; the restart"
+                "no answer of deployment deploy.toml within 50 ms; the restart"
             )
             call = threads.submit(restart)
             until(lambda: gateway.gateway.deployments.waiting)
             assert arrived(link).name == "sink"
-        assert call.result(WITHIN_S).startswith("Error: deployment deploy.toml has left before it answered")
+        assert call.result(WITHIN_S).startswith("deployment deploy.toml has left before it answered")
 
 
 def test_options_of_a_call_need_the_gateway(tmp_path: Path) -> None:

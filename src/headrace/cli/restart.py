@@ -65,7 +65,10 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
         else:
             at, done = deployment.name, ask_restart(folder_of(deployment), name, timeout)
     except (ConfigurationError, DeploymentError) as error:
-        raise Failure(str(error), error.exit_code, summary=f"{name} is not restarted{where}") from None
+        answer = str(error)
+        # Only here it is not known whom the command has asked.
+        text = f"the gateway at {connection.gateway}: {answer}" if where and connection.gateway not in answer else answer
+        raise Failure(text, error.exit_code, summary=f"{name} is not restarted{where}") from None
     summary = f"{name} is restarted{_details(done)}, in {at}{where}"
     if as_json:
         print_result(summary, done)
