@@ -498,6 +498,17 @@ async def log_with_room(made: Made) -> None:
     await made.process()
 
 
+async def file_invalid(made: Made) -> None:
+    told = pb.SupervisedProcesses(file_fault="deploy.toml:3: nonsense: unknown key", file_fault_age_ms=0)
+    await made.supervisor(processes=told)
+    await made.once(lambda status: [bool(one.file_fault) for one in status.deployments] == [True])
+
+
+async def file_valid(made: Made) -> None:
+    await made.supervisors[0].send(processes=pb.SupervisedProcesses())
+    await made.once(lambda status: [bool(one.file_fault) for one in status.deployments] == [False])
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault, and what health names.
@@ -580,4 +591,5 @@ FAULTS = (
     of(Kind.PIPELINE_ENDED, PIPELINE, application_ends, application_starts),
     of(Kind.PIPELINE_AWAY, PIPELINE, query_is_killed, query_is_started_again, expected={"late_s": 15}),
     of(Kind.LOG_FAILS, LOG, full_log, log_with_room, is_of_the_flow=False),
+    of(Kind.CONFIGURATION_INVALID, "deployment deploy.toml", file_invalid, file_valid, is_of_the_flow=False),
 )

@@ -14,8 +14,8 @@ from tests.gateway.http_server import get
 from tests.gateway.processes import gateway_process
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered
 
+from headrace.gateway.descriptor_watch import DescriptorWatch
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
-from headrace.gateway.own_watches import DescriptorWatch
 from headrace.machine import resources
 
 KIND = "descriptors-exhausted"

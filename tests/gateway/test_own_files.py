@@ -15,10 +15,10 @@ from tests.virtual_clock import VirtualClock
 from headrace.conformance.core import certificates
 from headrace.contract import clock
 from headrace.gateway import Limits, Tls
+from headrace.gateway.certificate_watch import SOON_S, CertificateWatch
 from headrace.gateway.core import Gateway, Kind, problems
 from headrace.gateway.core.status import snapshot
 from headrace.gateway.core.status.health.of_gateway import CONNECTS_WITHIN_MS
-from headrace.gateway.own_watches import SOON_S, CertificateWatch
 
 
 async def until(http: str, part: str, kind: str | None) -> dict[str, str]:

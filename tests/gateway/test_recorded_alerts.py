@@ -1,14 +1,18 @@
 """The alert rules against series that are recorded from a gateway under faults, one kind of fault after the other."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.gateway.http_server import get
 from tests.gateway.promtool import run
 from tests.gateway.recorded_faults import FAULTS, Fault, Made
-from tests.gateway.recorder import BEGINS_S, DEGRADED, LASTS_S, RUNNING, STEP_S, WAITING, expected, recording
+from tests.gateway.recorder import BEGINS_S, DEGRADED, LASTS_S, RUNNING, STEP_S, WAITING, alerts, expected, recording
 
 from headrace.gateway.core import Kind, Problem
+from headrace.protocol.v1.metrics_pb2 import RunMetrics, StepMetrics
+
+CONTRACT = "HeadraceContractBroken"
 
 
 def test_each_kind_of_fault_is_recorded() -> None:
@@ -58,3 +62,25 @@ async def test_a_fault_that_changes_its_kind_keeps_its_time(tmp_path: Path) -> N
         await recorded.watch(3 * STEP_S)
         parts = ["pipeline p", "sink out"]
         run(tmp_path, [recorded.test("changes", expected(parts))], every=f"{STEP_S}s")
+
+
+async def test_messages_that_break_a_contract_fire_for_their_step_and_for_a_quarter_of_an_hour(tmp_path: Path) -> None:
+    quarter_s = 900
+    async with recording() as recorded:
+
+        async def report(violated: int) -> None:
+            step = StepMetrics(step="read", received=100, sent=100 - violated, violated=violated)
+            await recorded.writer.report_commits(metrics=RunMetrics(steps=[step]))
+
+        recorded.each = partial(report, 0)
+        await recorded.watch(BEGINS_S)
+        recorded.each = partial(report, 4)
+        await recorded.watch(quarter_s + 4 * STEP_S)
+        _, ready = await get(recorded.http, "/readyz")
+        # The query continues: health has nothing to name.
+        assert ready["problems"] == []
+        checks = [alerts(BEGINS_S - STEP_S), alerts(BEGINS_S + 2 * STEP_S, CONTRACT), alerts(BEGINS_S + quarter_s + 3 * STEP_S)]
+        by_step = f'max by (pipeline, step) (ALERTS{{alertname="{CONTRACT}", alertstate="firing"}})'
+        sample = {"labels": '{pipeline="p", step="read"}', "value": 1}
+        checks.append({"expr": by_step, "eval_time": f"{BEGINS_S + 600}s", "exp_samples": [sample]})
+        run(tmp_path, [recorded.test("contract", checks)], every=f"{STEP_S}s")

@@ -12,7 +12,7 @@ from headrace.contract.addresses import is_loopback, joined_address, keepalive_o
 from headrace.contract.errors import HeadraceError
 from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import max_connections
-from headrace.gateway.core.connections import OpenCalls, Refusals
+from headrace.gateway.core.connections import ClientCertificates, OpenCalls, Refusals
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.services import interceptors
 from headrace.gateway.tls import server_credentials
@@ -44,7 +44,9 @@ _ANY = ("0.0.0.0", "::")
 _log = logging.getLogger("headrace.gateway")
 
 
-def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls, refusals: Refusals) -> grpc.aio.Server:
+def new_server(
+    config: Config, registry: TokenRegistry, calls: OpenCalls, refusals: Refusals, clients: ClientCertificates | None = None
+) -> grpc.aio.Server:
     """Creates a server that authenticates callers with the registry's tokens. It has no services and no address yet.
 
     Args:
@@ -52,6 +54,7 @@ def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls, refusa
         registry: The tokens.
         calls: Where its calls are added while they are in progress.
         refusals: Where it is noted which calls are refused.
+        clients: Where it is noted which certificates clients present; None if they present none.
     """
     options = [
         # The gateway's own check names the limit in its error; gRPC's limit only stops messages far above it.
@@ -76,7 +79,7 @@ def new_server(config: Config, registry: TokenRegistry, calls: OpenCalls, refusa
         # Connections that do not complete the handshake are dropped.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
     ]
-    return grpc.aio.server(interceptors=interceptors(registry, calls, refusals), options=options)
+    return grpc.aio.server(interceptors=interceptors(registry, calls, refusals, clients), options=options)
 
 
 def listen(server: grpc.aio.Server, config: Config) -> str:

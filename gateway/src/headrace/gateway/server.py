@@ -16,13 +16,14 @@ from headrace.contract.units import milliseconds
 from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import Connections, max_connections
 from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
+from headrace.gateway.core.connections import ClientCertificates
 from headrace.gateway.core.control import Caller, reload
+from headrace.gateway.descriptor_watch import DescriptorWatch
 from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.lasting import lasting
 from headrace.gateway.listen import exposure, listen, listen_http, new_server
 from headrace.gateway.observer import Observer, Recording
-from headrace.gateway.own_watches import DescriptorWatch
 from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway.services import add_services
 from headrace.gateway.tls import server_context
@@ -56,7 +57,8 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     """
     gateway = Gateway(config.limits, config.streams, config.paused, config.peek)
     registry = TokenRegistry(config.tokens)
-    server = new_server(config, registry, gateway.open_calls, gateway.refusals)
+    clients = None if config.tls is None or config.tls.client_ca is None else ClientCertificates()
+    server = new_server(config, registry, gateway.open_calls, gateway.refusals, clients)
     observer = Observer(gateway, config.http)
     add_services(gateway, server, observer)
     health_service = Health()
@@ -69,9 +71,9 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     tasks.append(asyncio.create_task(lasting("recording the history", recording.run, faults)))
     if config.tls is not None:
         # Imported here: a gateway without TLS does not pay for it.
-        from headrace.gateway.own_watches import CertificateWatch
+        from headrace.gateway.certificate_watch import CertificateWatch
 
-        watch = CertificateWatch(config.tls, gateway)
+        watch = CertificateWatch(config.tls, gateway, clients)
         tasks.append(asyncio.create_task(lasting("watching certificates", watch.watch, faults)))
     if source is not None:
         reloading = Reloading(source, config, registry, gateway)

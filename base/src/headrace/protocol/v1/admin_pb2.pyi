@@ -2209,7 +2209,7 @@ class GatewayStatus(_message.Message):
 
     @_builtins.property
     def certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___CertificateStatus]:
-        """The certificates in its TLS files."""
+        """The certificates in its TLS files, and the ones that clients present."""
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedCall]:
@@ -2433,14 +2433,16 @@ Global___GatewayFault: _TypeAlias = GatewayFault  # noqa: Y015
 
 @_typing.final
 class CertificateStatus(_message.Message):
-    """A certificate that the gateway presents, or an authority that it trusts."""
+    """A certificate that the gateway or a client presents, or an authority that the gateway trusts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FILE_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_S_FIELD_NUMBER: _builtins.int
     file: _builtins.str
-    """The file that contains it; of a chain, the one that expires first counts, of authorities, the one that expires last."""
+    """The file that contains it; of a chain, the one that expires first counts, of authorities, the one that expires last. For
+    clients: "client " and the name in their certificates, of which the one counts that expires first.
+    """
     expires_at_s: _builtins.int
     """When it expires, in seconds since 1970."""
     def __init__(

@@ -4,13 +4,14 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 
 from headrace.gateway.core.base.errors import LimitExceeded, OutOfTurn
-from headrace.gateway.core.connections import OpenCall, OpenCalls
+from headrace.gateway.core.connections import ClientCertificates, OpenCall, OpenCalls
 from headrace.gateway.identity import NOBODY, current_identity
 from headrace.gateway.services.calls import begin_call, end_call
 from headrace.gateway.services.malformed import METHOD_KINDS
@@ -31,8 +32,9 @@ class EndRevoked(grpc.aio.ServerInterceptor):
     added. It has to send its request while there are few such calls: the one that waits longest makes room for a new one.
     """
 
-    def __init__(self, calls: OpenCalls) -> None:
+    def __init__(self, calls: OpenCalls, clients: ClientCertificates | None = None) -> None:
         self._calls = calls
+        self._clients = clients
         self._waiting = OpenCalls()
         """The calls without a token whose request is not there yet."""
 
@@ -80,7 +82,10 @@ class EndRevoked(grpc.aio.ServerInterceptor):
     def _ending(self, call: OpenCall, serve: Serve) -> Serve:
         async def serve_until_ended(requests: Any, context: Context) -> None:
             if call in self._calls:
-                self._calls.serve(call, context.peer())
+                peer = context.peer()
+                self._calls.serve(call, peer)
+                if self._clients is not None:
+                    self._clients.note(peer, partial(_certificate, context))
             call.is_served = True
             try:
                 if call.failure is not None:
@@ -99,6 +104,11 @@ class EndRevoked(grpc.aio.ServerInterceptor):
                 self._calls.finish(call)
 
         return serve_until_ended
+
+
+def _certificate(context: Context) -> bytes | None:
+    """Returns the certificate that the client presents, in PEM format."""
+    return next(iter(context.auth_context().get("x509_pem_cert", ())), None)
 
 
 def _of_one(answer: Serve) -> Serve:

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
 from headrace.gateway.core import Gateway, ProtocolError
-from headrace.gateway.core.connections import OpenCalls, Refusals
+from headrace.gateway.core.connections import ClientCertificates, OpenCalls, Refusals
 from headrace.gateway.identity import AuthInterceptor, TokenRegistry
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.admin import AdminService
@@ -51,15 +51,18 @@ def add_services(gateway: Gateway, server: grpc.aio.Server, observer: Observer) 
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(descriptor.full_name, handlers),))
 
 
-def interceptors(registry: TokenRegistry, calls: OpenCalls, refusals: Refusals) -> list[grpc.aio.ServerInterceptor]:
+def interceptors(
+    registry: TokenRegistry, calls: OpenCalls, refusals: Refusals, clients: ClientCertificates | None = None
+) -> list[grpc.aio.ServerInterceptor]:
     """Returns what each call passes before its service, in order.
 
     Args:
         registry: The tokens that callers need.
         calls: Where calls are added while they are in progress.
         refusals: Where it is noted which calls are refused.
+        clients: Where it is noted which certificates clients present; None if they present none.
     """
-    return [AuthInterceptor(registry, refusals.note_stranger), EndRevoked(calls), RejectMalformed()]
+    return [AuthInterceptor(registry, refusals.note_stranger), EndRevoked(calls, clients), RejectMalformed()]
 
 
 def _handler(service: object, method: MethodDescriptor) -> "grpc.RpcMethodHandler[Any, Any]":

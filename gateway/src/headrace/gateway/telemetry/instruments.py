@@ -103,7 +103,7 @@ INSTRUMENTS = (
         "certificate_expires_timestamp_seconds",
         Type.GAUGE,
         "s",
-        "When the certificate in a file expires, since 1970.",
+        "When a certificate in a file, or of a client, expires, since 1970.",
         ("file",),
         lambda observed: [(one.expires_at_s, {"file": one.file}) for one in observed.status.gateway.certificates],
     ),

@@ -1,5 +1,6 @@
 """The gateway's knowledge of whoever is connected, and of its calls."""
 
+from headrace.gateway.core.connections.client_certificates import ClientCertificates
 from headrace.gateway.core.connections.connectors import ConnectorCounts, Connectors
 from headrace.gateway.core.connections.heartbeat import SILENT_AFTER_S, Heartbeat, Silence
 from headrace.gateway.core.connections.id_ranges import IdRanges
@@ -13,6 +14,7 @@ __all__ = [
     "MAX_TEXT_BYTES",
     "SILENT_AFTER_S",
     "STATUS_BYTES",
+    "ClientCertificates",
     "ConnectorCounts",
     "Connectors",
     "Heartbeat",

@@ -1,7 +1,7 @@
-"""Watches what the gateway itself needs: its TLS files, and descriptors: each connection and each file takes one."""
+"""Watches certificates: in the files of the gateway, and the ones that its clients present."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,20 +11,24 @@ from headrace.contract import clock
 from headrace.contract.certificates import ServerFiles, Stamp
 from headrace.gateway.config import Tls
 from headrace.gateway.core import Gateway
-from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
-from headrace.machine.resources import REMEDY, in_use, limit
+from headrace.gateway.core.connections import ClientCertificates
+from headrace.gateway.own_faults import OwnFaultKind
 
 INTERVAL_S = 1.0
 SOON_S = 14 * 86_400
 """How long before its end a certificate is a problem, in seconds."""
 _REMEDY = "replace it: new connections use the new files at once, and nothing has to be restarted"
+_OF_CLIENT = "issue the client a new one, and restart it: headrace restart, if a deployment runs it"
 _INVALID = "correct the files; until then, connections use what was valid before, and a restart of the gateway would fail"
 
 
 class CertificateWatch:
-    """The TLS files of one gateway."""
+    """The TLS files of one gateway, and what its clients present."""
 
-    def __init__(self, tls: Tls, gateway: Gateway) -> None:
+    def __init__(self, tls: Tls, gateway: Gateway, clients: ClientCertificates | None = None) -> None:
+        self._clients = ClientCertificates() if clients is None else clients
+        self._presented: Collection[str] = ()
+        """The parts of clients."""
         self._files = ServerFiles(tls.cert, tls.key, tls.client_ca)
         self._tls = tls
         self._gateway = gateway
@@ -43,8 +47,22 @@ class CertificateWatch:
         if stamps != self._stamps or self._is_invalid:
             self._read()
             self._stamps = stamps
-        for file, expires_at_s in self._gateway.certificates.items():
-            self._judge(file, expires_at_s)
+        for path in self._paths():
+            if (expires_at_s := self._gateway.certificates.get(str(path))) is not None:
+                self._judge(f"file {path}", expires_at_s, _REMEDY)
+        self._look_at_clients()
+
+    def _look_at_clients(self) -> None:
+        in_use = self._clients.in_use(call.peer for call in self._gateway.open_calls)
+        now = {f"client {name}": expires_at_s for name, expires_at_s in in_use.items()}
+        for part in self._presented:
+            if part not in now:
+                del self._gateway.certificates[part]
+                self._gateway.own_faults.end(part, OwnFaultKind.CERTIFICATE_EXPIRES)
+        self._gateway.certificates |= now
+        for part, expires_at_s in now.items():
+            self._judge(part, expires_at_s, _OF_CLIENT)
+        self._presented = now.keys()
 
     def _read(self) -> None:
         faults = self._gateway.own_faults
@@ -73,48 +91,14 @@ class CertificateWatch:
                 continue
             yield str(path), int(max(times) if path == self._tls.client_ca else min(times))
 
-    def _judge(self, file: str, expires_at_s: int) -> None:
+    def _judge(self, part: str, expires_at_s: int, remedy: str) -> None:
         left_s = expires_at_s - clock.now()
         if left_s >= SOON_S:
-            self._gateway.own_faults.end(f"file {file}", OwnFaultKind.CERTIFICATE_EXPIRES)
+            self._gateway.own_faults.end(part, OwnFaultKind.CERTIFICATE_EXPIRES)
             return
         day = f"{datetime.fromtimestamp(expires_at_s, UTC):%Y-%m-%d %H:%M} UTC"
         when = f"expires on {day}, in {int(left_s // 86_400)} days" if left_s > 0 else f"has expired on {day}"
-        self._gateway.own_faults.note(f"file {file}", OwnFaultKind.CERTIFICATE_EXPIRES, f"the certificate {when}", _REMEDY)
+        self._gateway.own_faults.note(part, OwnFaultKind.CERTIFICATE_EXPIRES, f"the certificate {when}", remedy)
 
     def _paths(self) -> list[Path]:
         return [path for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]
-
-
-MAX_FEW = 128
-"""As many are enough for the moment, whatever the limit is."""
-_PART = "descriptors"
-_OF_DESCRIPTORS = f"{REMEDY} and restart the gateway, or end what connects again and again; what is connected continues"
-
-
-class DescriptorWatch:
-    """The descriptors of this process."""
-
-    def __init__(self, faults: OwnFaults, in_use: Callable[[], int] = in_use, limit: Callable[[], int | None] = limit) -> None:
-        self._faults = faults
-        self._in_use = in_use
-        self._limit = limit
-
-    async def watch(self) -> None:
-        """Looks once a second, until cancelled."""
-        while True:
-            self.look()
-            await asyncio.sleep(INTERVAL_S)
-
-    def look(self) -> None:
-        """Notes that less than a tenth of the descriptors is left, until that is twice as much."""
-        most = self._limit()
-        if most is None:
-            self._faults.end(_PART, OwnFaultKind.DESCRIPTORS_EXHAUSTED)
-            return
-        used, few = self._in_use(), min(max(1, most // 10), MAX_FEW)
-        if most - used < few:
-            cause = f"{used} of {most} descriptors of the gateway are in use: it cannot take further connections or open files"
-            self._faults.note(_PART, OwnFaultKind.DESCRIPTORS_EXHAUSTED, cause, _OF_DESCRIPTORS)
-        elif most - used >= 2 * few:
-            self._faults.end(_PART, OwnFaultKind.DESCRIPTORS_EXHAUSTED)
