@@ -3,7 +3,7 @@
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -193,11 +193,34 @@ def joins() -> Pipeline:
     return app
 
 
+def broadcasts() -> Pipeline:
+    app = Pipeline("broadcasts")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000)
+    rules = app.broadcast(
+        "n/*",
+        decode=lambda payload: None if int(payload) % 5 == 0 else int(payload),
+        key=lambda message: int(message.value or b"") % 4,
+        event_time=lambda message: int(message.value or b"") * 1_000_000,
+    )
+    seen = timed.key_by(lambda n: n % 7).map_with(
+        rules, lambda n, rows: (n, sorted(rows.items())), retention="6 s", delay="2 s", name="seen"
+    )
+    seen.map(str, name="text").sink("out")
+    again = seen.key_by(lambda pair: pair[0] % 2, name="parity")
+    again.map_with(rules, lambda pair, rows: (pair, len(rows), max(rows.values(), default=0)), name="twice").map(
+        str, name="twice-text"
+    ).sink("twice")
+    return app
+
+
 APPLICATIONS = {
     maker.__name__: maker
     for maker in (by_message_key, by_computed_key, by_words, whole_messages, columnar, two_shuffles, branches)
 }
-TIMED = {maker.__name__: maker for maker in (windows, sessions_and_timers, windows_twice, deduplicated, idle_streams, joins)}
+TIMED = {
+    maker.__name__: maker
+    for maker in (windows, sessions_and_timers, windows_twice, deduplicated, idle_streams, joins, broadcasts)
+}
 SEVERAL_STREAMS = ("by_message_key", "whole_messages", "idle_streams")
 
 
@@ -258,6 +281,7 @@ def test_what_comes_out_does_not_depend_on_how_it_is_run(run: tuple[list[list[Me
             assert stages.shown(step, states) == trial.states(step)
 
 
+@pytest.mark.parametrize("make", [joins, broadcasts])
 @settings(deadline=None, max_examples=25, derandomize=True)
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=8), max_size=6),
@@ -265,9 +289,9 @@ def test_what_comes_out_does_not_depend_on_how_it_is_run(run: tuple[list[list[Me
     st.sampled_from([0, 10**9]),
 )
 def test_joins_of_several_streams_do_not_depend_on_how_they_are_run(
-    batches: list[list[tuple[int, int]]], buckets: int, worker_bytes: int
+    make: Callable[[], Pipeline], batches: list[list[tuple[int, int]]], buckets: int, worker_bytes: int
 ) -> None:
-    trial, stages = Trial(joins()), Stages(joins(), buckets, tasks=2, failing=0.2, worker_bytes=worker_bytes)
+    trial, stages = Trial(make()), Stages(make(), buckets, tasks=2, failing=0.2, worker_bytes=worker_bytes)
     sequence = 0
     for batch in batches:
         made = []

@@ -27,6 +27,10 @@ def row_of(payload):
     return int(payload) if int(payload) % 5 else None
 
 
+def summed(order, rows):
+    return f"sum {name_of(order)} {sum(rows.values())} of {len(rows)}"
+
+
 def name_of(message):
     return "none" if message is None else f"{message.stream} {message.sequence}"
 
@@ -42,7 +46,9 @@ pairs = orders.key_by(name="by-order").join_within(
 texts = rows.map(lambda pair: f"row {name_of(pair[0])} {pair[1]}", name="row-text").merge(
     pairs.map(lambda pair: f"pair {name_of(pair[0])} {name_of(pair[1])}", name="pair-text")
 )
-texts.sink("out")
+table_again = app.broadcast("numbers/*", decode=row_of, event_time=changed_at, name="broadcast")
+sums = orders.key_by(name="by-order-again").map_with(table_again, summed)
+texts.merge(sums).sink("out")
 """
 
 
@@ -61,8 +67,11 @@ def made(tmp_path: Path) -> Iterator[Callable[[str | None, str], World]]:
 
 def expected(last: int) -> Counter[str]:
     """The results, by a loop over all messages."""
-    found, both, met = list[str](), range(1, last + 1), set[int]()
+    found, both, met, all_rows = list[str](), range(1, last + 1), set[int](), dict[bytes, int]()
     for n in both:
+        if n > 7:
+            all_rows[number_key(n - 7)] = number_value(n - 7)
+        seen = [value for value in all_rows.values() if value % 5]
         changes = [m for m in both if number_key(m) == number_key(n) and m + 7 <= n]
         row = number_value(changes[-1]) if changes else 0
         near = [m for m in changes if m + 7 >= n - 20]
@@ -70,6 +79,7 @@ def expected(last: int) -> Counter[str]:
         for partition in PARTITIONS:
             order = f"dated/{partition} {number_sequence(n)}"
             found.append(f"row {order} {row if row % 5 else None}")
+            found.append(f"sum {order} {sum(seen)} of {len(seen)}")
             partners = [f"numbers/{other} {number_sequence(m)}" for m in near for other in PARTITIONS]
             found += [f"pair {order} {partner}" for partner in partners or ["none"]]
     alone = [m for m in both if m not in met]
@@ -102,9 +112,10 @@ def test_every_pair_and_every_row_is_there_once_though_every_process_is_killed_a
     world.rig.wait_until("all results are visible", lambda: world.lines() >= wanted)
     assert world.lines() == wanted
     last_changes = {number_key(m): number_value(m) for m in range(1, OFFERED[-1] + 1)}
+    there = sum(1 for value in last_changes.values() if value % 5)
     world.rig.wait_until(
         "the states of the end are committed",
-        lambda: keys_of_states(world) == {"rows": sum(1 for value in last_changes.values() if value % 5), "pairs": 0},
+        lambda: keys_of_states(world) == {"rows": there, "pairs": 0, "summed": 0, "summed-rows": there},
     )
 
 
@@ -112,11 +123,11 @@ def test_every_pair_and_every_row_is_there_once_though_every_process_is_killed_a
 def test_the_last_results_come_out_once_while_all_streams_are_quiet_also_after_a_kill(
     made: Callable[[str | None, str], World], mode: str
 ) -> None:
-    world = made("2 seconds", mode)
+    world = made("10 seconds", mode)
     world.start()
     world.offer(LAST, ends=False)
-    rows = Counter({line: count for line, count in expected(LAST).items() if line.startswith("row ")})
-    world.rig.wait_until("the last rows are visible", lambda: world.lines() >= rows)
+    rows = Counter({line: count for line, count in expected(LAST).items() if line.startswith(("row ", "sum "))})
+    world.rig.wait_until("the last rows and sums are visible", lambda: world.lines() >= rows)
     world.kill()
     world.start()
     world.rig.wait_until("the last pairs are visible", lambda: world.lines() >= expected(LAST))

@@ -122,6 +122,9 @@ CAN_BE: Mapping[str, set[str]] = {
     "n": {"60"},
     "quantile.at": {"0"},
     "before": {"no time"},
+    "broadcast.decode": set(),
+    "broadcast.event_time": {"None"},
+    "broadcast.key": {"None"},
     "count_window.values": {"60"},
     "delay": {"None", "no time"},
     "files": {"an empty list", "an empty dict"},
@@ -154,6 +157,8 @@ CAN_BE: Mapping[str, set[str]] = {
     },
     "await_streams": {"None", "60"},
     "max_keys": {"None", "60"},
+    "max_rows": {"60"},
+    "map_with.retention": {"None", "no time"},
     "dead_letters": {"None", "text"},
     "of": {"None"},
     "contract": {"None"},
@@ -207,6 +212,7 @@ def made(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 TABLE = InPipeline(lambda app: app.table("t/*", decode=repr))
+ROWS = InPipeline(lambda app: app.broadcast("b/*", decode=repr))
 RIGHT = InPipeline(lambda app: app.source("r/*").key_by())
 SOUND: Mapping[str, Mapping[str, Any]] = {
     "Pipeline": {"name": "odd"},
@@ -224,6 +230,8 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "window join": {"right": RIGHT},
     "join_within": {"right": RIGHT, "before": "1 hour", "after": "1 hour"},
     "table": {"streams": "t/*", "decode": repr},
+    "broadcast": {"streams": "t/*", "decode": repr},
+    "map_with": {"rows": ROWS, "function": lambda value, rows: value},
     "deduplicate": {"within": "1 hour", "id": repr},
     "map_columns": {"function": lambda batch: batch},
     "to_columns": {"kind": Class},
@@ -313,6 +321,7 @@ def methods() -> Iterator[tuple[str, str, Callable[[], Callable[..., Any]]]]:
 
 ELSEWHERE: Mapping[str, str] = {
     "Aggregation": "its methods are called by steps, which check what they return: test_returned",
+    "Broadcast": "what `broadcast` returns, and `map_with` checks",
     "Call": "what the function of map_async receives: test_map_async",
     "Context": "below",
     "Headers": "below",

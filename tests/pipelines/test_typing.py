@@ -13,6 +13,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from headrace.pipelines import (
     Aggregation,
+    Broadcast,
     Call,
     Context,
     Flow,
@@ -303,6 +304,26 @@ def test_joins_have_pairs_and_none_where_a_side_may_be_missing() -> None:
         left.join_within(right, before="1s", after="1s", how="right", name="n")  # type: ignore
     with pytest.raises(GraphError, match="right is a flow after key_by"):
         windows.join(app.source("o/*"), name="wd")  # type: ignore
+
+
+def test_a_function_sees_rows_of_the_types_of_their_table() -> None:
+    app = Pipeline("typed")
+    baskets = app.broadcast("i/*", decode=json(Basket))
+    numbers = app.broadcast("n/*", decode=int, key=lambda message: message.sequence, name="numbers")
+    assert_type(baskets, Broadcast[bytes | None, Basket])
+    assert_type(numbers, Broadcast[int, int])
+
+    def raised(order: Order, rows: Mapping[int, int]) -> int:
+        return len(order.item) + rows.get(5, 0)
+
+    keyed = orders(app).key_by(lambda order: order.item)
+    assert_type(keyed.map_with(numbers, raised), KeyedFlow[int])
+    keyed.map_with(baskets, raised, name="a")  # type: ignore
+    keyed.map_with(numbers, lambda order, rows: rows["text"], name="b")  # type: ignore
+    with pytest.raises(AttributeError):
+        orders(app).map_with(numbers, raised, name="c")  # type: ignore
+    with pytest.raises(GraphError):
+        keyed.map_with(app.table("t/*", decode=int), raised, name="d")  # type: ignore
 
 
 def test_what_is_refused_when_it_runs_is_refused_by_type_checkers() -> None:

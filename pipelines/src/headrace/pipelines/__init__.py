@@ -7,7 +7,7 @@ from headrace.pipelines._errors import FormatError, GraphError, PipelineError, P
 from headrace.pipelines._flow import Flow, KeyedFlow
 from headrace.pipelines._harness import Trial, Written
 from headrace.pipelines._pipeline import Pipeline
-from headrace.pipelines._table import Table
+from headrace.pipelines._table import Broadcast, Table
 from headrace.pipelines._windowed import Windowed
 from headrace.pipelines.elements.headers import Header, Headers
 from headrace.pipelines.elements.message import Message
@@ -23,6 +23,7 @@ from headrace.pipelines.windows.windows import count_window, session, sliding, t
 
 __all__ = [
     "Aggregation",
+    "Broadcast",
     "Call",
     "Context",
     "Flow",

@@ -287,8 +287,10 @@ class Trial:
             for bucket in range(self.buckets):
                 keyed_pass = Pass(graph, self._states[bucket], self.pipeline.folder)
                 for key_by, elements, others in here:
-                    keyed_pass.enter(key_by, self._of_bucket(elements, bucket), others)
+                    keyed_pass.enter(key_by, self._of_bucket(key_by, elements, bucket), others)
                 keyed_pass.fire_due(level, firing, event_time.present)
+                if bucket:
+                    keyed_pass.leave_to_first_bucket()
                 self._keep(keyed_pass)
                 shuffled += keyed_pass.shuffled
 
@@ -321,11 +323,13 @@ class Trial:
         self._clock = max(self._clock, self.now())
         return self._clock
 
-    def _of_bucket(self, elements: Elements, bucket: int) -> Elements:
+    def _of_bucket(self, key_by: int, elements: Elements, bucket: int) -> Elements:
         """Returns the elements of a bucket, as after a shuffle, where raw messages are decoded again."""
         keys, raw = elements.keys or (), elements.origin.raw
         if elements.decoded_by is not None and raw is not None:
             elements = replace(elements, values=[raw[place] for place in elements.places()])
+        if self.pipeline.graph.is_for_every_bucket(key_by):
+            return replace(elements, values=copied(list(elements.values)))
         if self.buckets == 1:
             return elements
         return elements.pick([index for index, key in enumerate(keys) if crc32(repr(key).encode()) % self.buckets == bucket])

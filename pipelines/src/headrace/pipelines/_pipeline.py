@@ -3,22 +3,20 @@
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
-from headrace.pipelines._table import Table
+from headrace.pipelines.app_tables import Tables
 from headrace.pipelines.elements.message import Message
-from headrace.pipelines.expressions import Condition
-from headrace.pipelines.formats import Format, judges
+from headrace.pipelines.formats import Format
 from headrace.pipelines.formats._contract import Given
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.graph.graph import Graph
-from headrace.pipelines.joins.as_of import Rows, message_key, row_of
-from headrace.pipelines.steps.stateless import EventTime, Filter, KeyBy, Source
+from headrace.pipelines.source_steps import added_source
 from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.time.time import span
 
@@ -27,7 +25,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Pipeline:
+class Pipeline(Tables):
     """An application: its sources, its steps, and its sinks.
 
     ```python
@@ -155,119 +153,22 @@ class Pipeline:
             GraphError: There is no pattern or an invalid one, another parameter is invalid, another step has this name, or the
                 pipeline already runs.
         """
-        builder = self._builder
-        place = builder.where(name, None, "source").replace(", step ", ", source ")
-        patterns = check.patterns(place, streams)
-        place = f"pipeline {builder.name}, source {name or patterns[0]}"
-        found = {} if contract is None else judges(place, decode, contract)
-        if isinstance(decode, Format):
-            decode = decode.decoder()
-        elif decode is not None:
-            check.function(place, "decode", decode, "payload", instead_of_yield="yield in a flat_map after the source")
-        idle = None if idle_after is None else span(idle_after, f"{place}: idle_after")
-        ahead = None if max_ahead is None else span(max_ahead, f"{place}: max_ahead", least=0)
-        if await_streams is not None and check.whole(place, "await_streams", await_streams) < 1:
-            raise GraphError(f"{place}: await_streams must be at least 1, and is {await_streams}")
-        time = None if await_time is None else span(await_time, f"{place}: await_time")
-        policy = builder.policy(place, on_error)
-        condition = None if where is None else _condition(place, where, is_decoded=decode is not None)
-        step = Source(builder.name_for(name, patterns[0]), policy, patterns, decode, idle, ahead, await_streams, time, found)
-        number = builder.add(step)
-        if condition is not None:
-            number = builder.add(Filter(builder.name_for(None, f"{step.name}-where"), policy, condition), number)
-        return Flow(builder, number)
-
-    @overload
-    def table(
-        self,
-        streams: str,
-        *,
-        decode: Callable[[bytes], T | None] | Format[T],
-        key: None = None,
-        event_time: Callable[[Message], datetime | float | None] | None = None,
-        idle_after: timedelta | str | None = None,
-        max_ahead: timedelta | str | None = None,
-        await_streams: int | None = None,
-        await_time: timedelta | str | None = None,
-        name: str | None = None,
-        on_error: OnError | None = None,
-    ) -> Table[bytes | None, T]: ...
-
-    @overload
-    def table(
-        self,
-        streams: str,
-        *,
-        decode: Callable[[bytes], T | None] | Format[T],
-        key: Callable[[Message], K],
-        event_time: Callable[[Message], datetime | float | None] | None = None,
-        idle_after: timedelta | str | None = None,
-        max_ahead: timedelta | str | None = None,
-        await_streams: int | None = None,
-        await_time: timedelta | str | None = None,
-        name: str | None = None,
-        on_error: OnError | None = None,
-    ) -> Table[K, T]: ...
-
-    def table(
-        self,
-        streams: str,
-        *,
-        decode: Callable[[bytes], Any] | Format[Any],
-        key: Callable[[Message], Any] | None = None,
-        event_time: Callable[[Message], datetime | float | None] | None = None,
-        idle_after: timedelta | str | None = None,
-        max_ahead: timedelta | str | None = None,
-        await_streams: int | None = None,
-        await_time: timedelta | str | None = None,
-        name: str | None = None,
-        on_error: OnError | None = None,
-    ) -> Table[Any, Any]:
-        """Adds a table: streams of changes, each of which replaces the row of its key, or deletes it. `Flow.join` reads it.
-
-        A message without a payload, a tombstone, deletes the row of its key.
-
-        Args:
-            streams: Patterns of stream names, as of `source`.
-            decode: A format such as `json(Customer)`, or a function that returns the row of a payload, or None to delete it,
-                such as `after` of a change data capture's envelope.
-            key: Returns the key of a message. By default, it is the message's key.
-            event_time: Returns the event time of a message, as of `Flow.event_time`. By default, it is the message's.
-            idle_after: The event time in other streams after which they no longer wait for a quiet table, as of `source`.
-            max_ahead: See `source`.
-            await_streams: See `source`.
-            await_time: See `source`.
-            name: The step's name.
-            on_error: The policy for messages for which a function raises.
-
-        Raises:
-            GraphError: See `source`.
-        """
-        builder = self._builder
-        place = builder.where(name, None, "table")
-        if decode is None:
-            raise GraphError(f"{place}: decode must be a format or a function, not None")
-        read = decode.decoder() if isinstance(decode, Format) else decode
-        check.function(place, "decode", read, "payload", instead_of_yield="return one row")
-        if key is not None:
-            check.function(place, "key", key, "message", instead_of_yield="return a key, such as a tuple")
-        if event_time is not None:
-            check.function(place, "event_time", event_time, "message", instead_of_yield="return a datetime")
-        changes: Flow[Any] = self.source(
-            streams,
-            idle_after=idle_after,
-            max_ahead=max_ahead,
-            await_streams=await_streams,
-            await_time=await_time,
-            name=name,
-            on_error=on_error,
+        return Flow(
+            self._builder,
+            added_source(
+                self._builder,
+                streams,
+                decode,
+                idle_after=idle_after,
+                max_ahead=max_ahead,
+                await_streams=await_streams,
+                await_time=await_time,
+                contract=contract,
+                where=where,
+                name=name,
+                on_error=on_error,
+            ),
         )
-        number, policy, source = changes._number, builder.policy(place, on_error), builder.name_of(changes._number)
-        if event_time is not None:
-            number = builder.add(EventTime(builder.name_for(None, f"{source}-time"), policy, event_time), number)
-        number = builder.add(KeyBy(builder.name_for(None, f"{source}-key"), policy, key or message_key), number)
-        rows = Rows(builder.name_for(None, f"{source}-rows"), policy, row_of(read))
-        return Table(builder, builder.add(rows, number))
 
     @property
     def graph(self) -> Graph:
@@ -278,22 +179,6 @@ class Pipeline:
             StateError: A new state of a step cannot be stored and read back.
         """
         return self._builder.graph
-
-
-def _condition(place: str, text: str, *, is_decoded: bool) -> Condition:
-    """Returns the condition of a source.
-
-    Raises:
-        GraphError: It is invalid, or the source has no decoder.
-    """
-    if not isinstance(text, str):
-        raise GraphError(f"{place}: where is an expression in CEL, such as 'value.amount > 10', not {check.excerpt(text)}")
-    if not is_decoded:
-        raise GraphError(f"{place}: where needs decode: an expression knows no fields of bytes")
-    try:
-        return Condition(text)
-    except GraphError as error:
-        raise GraphError(f"{place}: where: {error}") from error
 
 
 def module_folder(module: Mapping[str, Any]) -> Path | None:

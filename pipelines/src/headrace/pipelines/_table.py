@@ -1,4 +1,4 @@
-"""Tables: streams of changes, of which a join asks for the row of a key."""
+"""Tables: streams of changes, of which a join asks for the row of a key, or a function for all rows."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -15,3 +15,12 @@ class Table(Generic[K, R_co]):
 
     _builder: GraphBuilder
     _number: int
+
+
+@dataclass(frozen=True)
+class Broadcast(Generic[K, R_co]):
+    """The rows of a small table by key, from `Pipeline.broadcast`. Pass it to `map_with`. Every bucket has a copy of all rows."""
+
+    _builder: GraphBuilder
+    _number: int
+    _max_rows: int

@@ -1,12 +1,12 @@
 """Joins of flows, with tables and with each other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from headrace.pipelines._table import Table
+from headrace.pipelines._table import Broadcast, Table
 from headrace.pipelines.flow_outputs import Outputs
-from headrace.pipelines.join_steps import check_right, joined_as_of, joined_within
+from headrace.pipelines.join_steps import check_right, joined_as_of, joined_within, mapped_with
 from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.windows.late import Late
 
@@ -193,3 +193,31 @@ class IntervalJoins(Outputs[T_co]):
         other = check_right(builder, right, IntervalJoins, builder.where(name, "join-within", "join_within"))
         number = joined_within(builder, self._number, other, before, after, how, delay, late, name, on_error)
         return self._keyed(number)
+
+    def map_with(
+        self,
+        rows: Broadcast[K, R],
+        function: Callable[[T_co, Mapping[K, R]], U | None],
+        *,
+        retention: timedelta | str | None = None,
+        delay: timedelta | str | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]":
+        """Applies a function to each value and all rows of a small table, as of its event time. None is dropped.
+
+        The call waits until event time has come to the value in all streams, also of the table.
+
+        Args:
+            rows: The table.
+            function: Called with a value and the rows by key: a mapping for this call only, which makes copies of its rows.
+            retention: How far a value may be behind its stream and still see the rows as of its event time, as of `join`.
+                A value further behind sees the rows as of that time, and counts as late. By default, 0.
+            delay: How far a change of the table may be behind its stream and hold from its event time on, as of `join`.
+            name: The step's name, which also identifies its states in the checkpoint.
+            on_error: The policy for values for which the function raises, or without an event time.
+
+        Raises:
+            GraphError: A parameter is invalid, the table belongs to another pipeline, or the step needs a name.
+        """
+        return self._keyed(mapped_with(self._builder, self._number, rows, function, retention, delay, name, on_error))

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines._table import Table
+from headrace.pipelines._table import Broadcast, Table
+from headrace.pipelines.build import own_name
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.joins.as_of import JoinAsOf
+from headrace.pipelines.joins.broadcast import BroadcastRows, MapWith, ToEveryBucket
 from headrace.pipelines.joins.in_window import JoinInWindow
 from headrace.pipelines.joins.step import Entrance, Join, SameKey, Side
 from headrace.pipelines.joins.waiting import LEFT, RIGHT
@@ -18,6 +21,8 @@ from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.time.time import span
 from headrace.pipelines.windows.late import Late
 from headrace.pipelines.windows.windows import Count, Grid, Session
+
+_KEY = itemgetter(0)
 
 
 def joined_within(
@@ -123,6 +128,46 @@ def joined_as_of(
     made = builder.name_for_states(name, "join", "join")
     keyed = builder.add(KeyBy(builder.name_for(None, f"{made}-key"), policy, on), left)
     return _added(builder, keyed, table._number, JoinAsOf(made, policy, *sides, Late.PLACE_IN_OLDEST))
+
+
+def mapped_with(
+    builder: GraphBuilder,
+    left: int,
+    rows: Any,
+    function: Callable[[Any, Any], Any],
+    retention: timedelta | str | None,
+    delay: timedelta | str | None,
+    name: str | None,
+    on_error: OnError | None,
+) -> int:
+    """Adds a step after a keyed one whose function sees the rows of a broadcast table, and returns its number.
+
+    Raises:
+        GraphError: A parameter is invalid, or the step needs a name.
+    """
+    where = builder.where(name, own_name(function), "map_with")
+    if not isinstance(rows, Broadcast):
+        raise GraphError(f"{where}: rows is what app.broadcast(...) returns, not {check.excerpt(rows)}")
+    _check_pipeline(where, "rows", builder, rows._builder)
+    check.function(where, "function", function, "value", "rows", instead_of_yield="return one result, such as a list")
+    kept = 0 if retention is None else span(retention, f"{where}: retention", least=0)
+    allowed = 0 if delay is None else span(delay, f"{where}: delay", least=0)
+    policy = builder.policy(where, on_error)
+    changes, level = rows._number, builder.level(left)
+    held = allowed + builder.lag(changes)
+    sides = (
+        Side(kept + builder.lag(left), held + 1, False, builder.lag(left)),
+        Side(held, 0, False, builder.lag(changes)),
+    )
+    made = builder.name_for_states(name, own_name(function), "map_with")
+    for _ in range(1, level):
+        changes = builder.add(KeyBy(builder.name_for(None, f"{made}-rows-key"), policy, _KEY), changes)
+    changes = builder.add(ToEveryBucket(builder.name_for(None, f"{made}-rows-key"), policy, _KEY), changes)
+    stay = sides[0].held + sides[0].wait
+    kept_rows = BroadcastRows(builder.name_for(f"{made}-rows", ""), policy, sides[1], stay, rows._max_rows)
+    changes = builder.add(kept_rows, changes)
+    entrance = builder.add(Entrance(builder.name_for(None, f"{made}-values"), policy, LEFT), left)
+    return builder.add(MapWith(made, policy, *sides, Late.PLACE_IN_OLDEST, function, kept_rows), entrance, changes)
 
 
 def check_right(builder: GraphBuilder, right: Any, kind: type[Any], where: str) -> int:

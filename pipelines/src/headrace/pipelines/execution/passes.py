@@ -143,6 +143,13 @@ class Pass:
                     measured.sent += len(due)
                     self._after(number, due if self.graph.tells_apart else replace(due, lineages=None))
 
+    def leave_to_first_bucket(self) -> None:
+        """Drops counts and measures of steps of which each bucket has all states: the first bucket counts for all."""
+        for name in self.graph.in_every_bucket:
+            self.measures.pop(name, None)
+            for what, step in [counted for counted in self.counts if counted[1] == name]:
+                del self.counts[what, step]
+
     def decoded_again(self, elements: Elements) -> Elements:
         """Elements with their values, if they are payloads that a source decodes after the shuffle.
 
@@ -324,7 +331,7 @@ class Pass:
         step = self.graph.steps[consumer]
         if isinstance(step, KeyedStep):
             self.states(step.name).begin(elements.keys or ())
-            if self.graph.max_keys is not None:
+            if self.graph.max_keys is not None and not step.is_in_every_bucket:
                 elements = self._within(self.graph.max_keys, step, elements)
         if step.name in self.checked and len(elements) > 1:
             for index in range(len(elements)):

@@ -7,6 +7,7 @@ from functools import cached_property
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.graph.early import check_early_results
+from headrace.pipelines.joins.broadcast import BroadcastRows
 from headrace.pipelines.joins.step import Entrance, Join
 from headrace.pipelines.programs.program import Program
 from headrace.pipelines.steps.columnar import DecodeColumns, MapColumns, StatefulColumns, ToColumns
@@ -134,6 +135,16 @@ class Graph:
     def keyed_levels(self) -> dict[str, int]:
         """The number of shuffles before each step with states, by its name."""
         return {step.name: self.levels[number] for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)}
+
+    @cached_property
+    def in_every_bucket(self) -> frozenset[str]:
+        """The names of the steps of which each bucket has the states of all keys."""
+        return frozenset(step.name for step in self.keyed if step.is_in_every_bucket)
+
+    def is_for_every_bucket(self, key_by: int) -> bool:
+        """Whether each bucket gets all elements of a `key_by`."""
+        step = self.steps[key_by]
+        return isinstance(step, KeyBy) and step.is_for_every_bucket
 
     @property
     def sinks(self) -> list[str]:
@@ -384,7 +395,7 @@ class Graph:
     @property
     def counted(self) -> list[tuple[Counted, str]]:
         """The counts of the pipeline, by event and step."""
-        late = [(Counted.LATE, step.name) for step in self.steps if isinstance(step, (Join, TimeWindows))]
+        late = [(Counted.LATE, step.name) for step in self.steps if isinstance(step, (BroadcastRows, Join, TimeWindows))]
         skipped = [(Counted.SKIPPED, step.name) for step in self.steps if step.on_error is OnError.SKIP]
         ahead = [(Counted.AHEAD, self.steps[number].name) for number in sorted(self.first_keys) if self.bounds_skew]
         behind = [(Counted.BEHIND, self.steps[number].name) for number in sorted(self.first_keys) if self.uses_time]

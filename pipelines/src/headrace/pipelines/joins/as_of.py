@@ -61,19 +61,34 @@ class JoinAsOf(Join):
 
     def expired(self, rights: Sequence[Entry], watermark: int) -> int:
         """The rows before the one as of the earliest time that is still asked for, and that one if it is deleted."""
-        last = bisect_right(rights, watermark - self._stay, key=_AT) - 1
-        return max(last, 0) if last < 0 or rights[last].value is not None else last + 1
+        return expired(rights, watermark - self._stay)
 
     def expires(self, rights: Sequence[Entry]) -> int:
         """When the second row replaces the first one for all values to come, or the first one if that is deleted."""
-        if rights and rights[0].value is None:
-            return rights[0].at + self._stay
-        return rights[1].at + self._stay if len(rights) > 1 else END
+        return expires(rights, self._stay)
 
     @property
     def _stay(self) -> int:
         """How long the watermark must be past a row before nothing asks for an earlier one."""
         return self.left.held + self.left.wait
+
+
+def expired(rows: Sequence[Entry], oldest: int) -> int:
+    """How many rows of a key, in order, nothing asks for from an event time on."""
+    last = bisect_right(rows, oldest, key=_AT) - 1
+    return max(last, 0) if last < 0 or rows[last].value is not None else last + 1
+
+
+def expires(rows: Sequence[Entry], stay: int) -> int:
+    """The watermark at which the first row of a key expires; END for never.
+
+    Args:
+        rows: The rows of a key, in order.
+        stay: How long the watermark must be past a row before nothing asks for an earlier one, in microseconds.
+    """
+    if rows and rows[0].value is None:
+        return rows[0].at + stay
+    return rows[1].at + stay if len(rows) > 1 else END
 
 
 def message_key(message: Message) -> bytes | None:

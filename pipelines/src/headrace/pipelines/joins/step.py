@@ -158,7 +158,7 @@ class Join(KeyedStep):
     def fire_due(self, step_pass: StepPass, watermark: int) -> Sequence[Elements]:
         """The results that are due. Removes values that nothing meets from then on."""
         states = step_pass.states(self.name)
-        due, touched, fired = due_of(states, _next), list[Key](), list[Fired]()
+        due, touched, fired = due_of(states, next_of), list[Key](), list[Fired]()
         for key in due.pop(watermark):
             if key in states and states[key].next <= watermark:
                 touched.append(key)
@@ -172,7 +172,7 @@ class Join(KeyedStep):
 
     def placed(self, of: Side, time: int, mark: int) -> tuple[int, int, bool]:
         """The event time at which a value meets others, the watermark at which its result is due, and whether it is late."""
-        return max(time, mark - of.held), max(time, mark) + of.wait, time < mark - of.held
+        return placed_by_time(of, time, mark)
 
     @abstractmethod
     def partners(self, left: Entry, rights: Sequence[Entry]) -> Sequence[int]:
@@ -261,5 +261,11 @@ class Join(KeyedStep):
         return results
 
 
-def _next(waiting: Waiting) -> int:
+def placed_by_time(of: Side, time: int, mark: int) -> tuple[int, int, bool]:
+    """Where a value is that meets others by its own event time, as `Join.placed`."""
+    return max(time, mark - of.held), max(time, mark) + of.wait, time < mark - of.held
+
+
+def next_of(waiting: Waiting) -> int:
+    """When something of a key is due; END for never."""
     return waiting.next

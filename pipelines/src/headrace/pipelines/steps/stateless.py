@@ -210,6 +210,11 @@ class KeyBy(Step):
         return self.function is not None
 
     @property
+    def is_for_every_bucket(self) -> bool:
+        """Whether each bucket gets all values."""
+        return False
+
+    @property
     def by(self) -> str:
         """A description of the key, for the fingerprint."""
         return "keys of messages" if self.function is None else name_of(self.function)

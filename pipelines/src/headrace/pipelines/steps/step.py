@@ -169,6 +169,11 @@ class KeyedStep(Step):
         return ""
 
     @property
+    def is_in_every_bucket(self) -> bool:
+        """Whether each bucket has the states of all keys."""
+        return False
+
+    @property
     def lifetime(self) -> int | None:
         """The event time after which its states expire, in microseconds; None for never.
 

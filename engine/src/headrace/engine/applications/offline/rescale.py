@@ -110,11 +110,17 @@ def _divided_states(old: StoredStates, graph: Graph, ids: tuple[int, ...], files
     changes: defaultdict[Bucket, list[bytes]] = defaultdict(list)
     beside: dict[int, dict[str, Any]] = {level: {} for level in range(1, graph.shuffles + 1)}
     classes = {step.name: step.state_class for step in graph.keyed}
+    copied = set[str]()
     for level, kept, found in old.by_level():
         beside[level] = merged(beside[level], found)
         for step, states in kept.items():
+            if step in copied:
+                continue
+            is_copied = step in graph.in_every_bucket
+            if is_copied and states:
+                copied.add(step)
             keys += len(states)
-            for bucket, some in _divided(states, ids).items():
+            for bucket, some in (dict.fromkeys(ids, states) if is_copied else _divided(states, ids)).items():
                 changes[level, bucket] += whole({step: some}, classes)
     entries = {}
     for at in ((level, bucket) for level in beside for bucket in ids):

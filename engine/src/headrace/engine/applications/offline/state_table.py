@@ -60,6 +60,8 @@ def read_state(
     for _ in range(ROUNDS):
         now = stored.committed
         buckets = [each for each in now.manifest.entries.items() if each[0][0] == graph.keyed_levels[step]]
+        if step in graph.in_every_bucket:
+            buckets = buckets[:1]
         rows = StateRows(graph, step, buckets, now.dropped, stored.url, now.batch, as_json)
         table = _read(spark, rows)
         columns = [*(kind.__name__ for kind in KEYS), "json"]

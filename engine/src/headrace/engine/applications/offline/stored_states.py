@@ -105,8 +105,11 @@ class StoredStates:
         has_begun = False
         for _ in range(ROUNDS):
             try:
+                copied = set[str]()
                 for _, _, kept in self._buckets(levels):
-                    for step in (step for step in steps if step in kept):
+                    for step in (step for step in steps if step in kept and step not in copied):
+                        if step in self._graph.in_every_bucket and kept[step]:
+                            copied.add(step)
                         for key, state in kept[step].items():
                             has_begun = True
                             yield step, key, self._display(step, state)
@@ -149,7 +152,7 @@ class StoredStates:
         keys = {step.name: 0 for step in self._graph.keyed}
         for _, _, kept in self._buckets():
             for step, states in kept.items():
-                keys[step] += len(states)
+                keys[step] = max(keys[step], len(states)) if step in self._graph.in_every_bucket else keys[step] + len(states)
         return [StateSize(step, count) for step, count in keys.items()]
 
     def _find(self, step: str, key: Key) -> Any:

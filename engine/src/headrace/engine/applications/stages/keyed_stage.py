@@ -160,8 +160,11 @@ def process(
             max((int(row.stream) for row in here if row.is_planned_at), default=None),
         )
         passed.fire_due(level, END if finishes else event_time.watermark, event_time.present)
+    is_first = bucket == plan.bucket_ids[0]
+    if not is_first:
+        passed.leave_to_first_bucket()
     departing = list(StageOutput(plan, bucket=bucket).rows(passed))
-    keys = {step: len(states) for step, states in bucket_states.items()}
+    keys = {step: len(states) for step, states in bucket_states.items() if is_first or step not in graph.in_every_bucket}
     report = Report(measures=dict(passed.measures), keys={(level, bucket): keys})
     return Processed(departing, passed.changed, event_time.to_keep() if graph.uses_time else {}, report)
 

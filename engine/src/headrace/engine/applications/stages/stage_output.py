@@ -104,6 +104,11 @@ class StageOutput:
         block = self._block(key_by, elements, keys, messages)
         count = self._plan.buckets
         stream = elements.origin.stream
+        if self._plan.graph.is_for_every_bucket(key_by):
+            first, packed = int(block.messages.sequences[0]), block.pack()
+            for each in self._plan.bucket_ids:
+                yield BlockRow(each, key_by, stream, first, len(keys), packed, branch=branch)
+            return
         for bucket, part in blocks_by_bucket(block, buckets_of(keys, count), count):
             rows = len(part.keys or ())
             first = int(part.messages.sequences[0])

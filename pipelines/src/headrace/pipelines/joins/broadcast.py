@@ -1,0 +1,267 @@
+"""Tables of which every bucket has all rows, and the step whose function sees them as of the event time of each value."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from headrace.pipelines._errors import Unavailable, no_time
+from headrace.pipelines.elements.elements import Elements, Key, States
+from headrace.pipelines.elements.message import NO_TIME
+from headrace.pipelines.elements.results import Fired, fired_in_turn, placeholder
+from headrace.pipelines.joins.as_of import JoinAsOf, expired, expires
+from headrace.pipelines.joins.step import Side, next_of, placed_by_time
+from headrace.pipelines.joins.waiting import RIGHT, Entry, Waiting, WaitingClass
+from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.copies import copied
+from headrace.pipelines.steps.due import due_of
+from headrace.pipelines.steps.keys import in_order_of_keys
+from headrace.pipelines.steps.returned import present
+from headrace.pipelines.steps.stateless import KeyBy
+from headrace.pipelines.steps.step import Counted, KeyedStep, StepPass
+
+_AT, _DUE = attrgetter("at"), attrgetter("due")
+
+
+class TooManyRows(Unavailable):
+    """A broadcast table has more rows than its `max_rows`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ToEveryBucket(KeyBy):
+    """Sends each row to every bucket. The values are pairs of a key and a row."""
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The pairs with their keys. Those without an event time fail here, before there are several of each."""
+        keyed = KeyBy.apply(self, elements, step_pass)
+        times = keyed.times
+        if times is None or not (times == NO_TIME).any():
+            return keyed
+        for index in np.flatnonzero(times == NO_TIME).tolist():
+            step_pass.failed(self, keyed, index, no_time())
+        return keyed.pick(np.flatnonzero(times != NO_TIME).tolist())
+
+    @property
+    def is_for_every_bucket(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def label(self) -> str:
+        """The kind."""
+        return "to every bucket"
+
+
+@dataclass(frozen=True, eq=False)
+class BroadcastRows(KeyedStep):
+    """Keeps the rows of a table, and earlier ones while values may ask for them. It has no results.
+
+    Attributes:
+        side: The right side of the step that reads the rows.
+        stay: How long the watermark must be past a row that has been replaced until nothing asks for it, in microseconds.
+        max_rows: The largest number of rows, without deleted ones.
+    """
+
+    side: Side
+    stay: int
+    max_rows: int
+
+    @cached_property
+    def state_class(self) -> StateClass:
+        """The class of a key's rows."""
+        return WaitingClass(list, self.name)
+
+    @property
+    def uses_time(self) -> bool:
+        """True: a row holds from an event time on."""
+        return True
+
+    @property
+    def is_in_every_bucket(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def calls_function(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def label(self) -> str:
+        """The kind."""
+        return "broadcast"
+
+    @property
+    def display_class(self) -> None:
+        """None: see `display`."""
+        return None
+
+    def display(self, state: Any) -> Any:
+        """The last row of a key; None if it is deleted."""
+        return state.rights[-1].value
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """Keeps the rows.
+
+        Raises:
+            StepError: There are too many, whatever the policy is: values would miss some without a trace.
+        """
+        (keys, times, marks), origin = elements.timed(), elements.origin
+        states, stream, sequences, late = step_pass.states(self.name), origin.stream, origin.sequences.tolist(), 0
+        rows = zip(elements.places(), keys, elements.values, times, marks, strict=True)
+        for index, (place, key, (_, row), time, mark) in enumerate(rows):
+            at, due, is_late = placed_by_time(self.side, time, mark)
+            late += is_late
+            entry = Entry(due, at, time, stream, sequences[place], RIGHT, False, False, row)
+            kept = states.get(key)
+            waiting = Waiting([], []) if kept is None else kept
+            before = waiting.next
+            waiting.add(entry)
+            waiting.next = expires(waiting.rights, self.stay)
+            states[key] = waiting
+            if waiting.next < before and states.index is not None:
+                states.index.add(key, waiting.next)
+            if kept is None and self._are_too_many(states):
+                why = f"the table has more than {self.max_rows:,} rows, its max_rows: delete rows, or raise max_rows"
+                step_pass.failed(self, elements, index, TooManyRows(why))
+        step_pass.touched(self.name, keys)
+        if late:
+            step_pass.count(Counted.LATE, self.name, late)
+        return elements.pick([])
+
+    def forget(self, step_pass: StepPass, watermark: int) -> None:
+        """Removes the rows for which nothing asks once the watermark has come to a time."""
+        states = step_pass.states(self.name)
+        due, touched = due_of(states, next_of), list[Key]()
+        for key in due.pop(watermark):
+            if key in states and (waiting := states[key]).next <= watermark:
+                touched.append(key)
+                waiting.rights = waiting.rights[expired(waiting.rights, watermark - self.stay) :]
+                waiting.next = expires(waiting.rights, self.stay)
+                if not waiting:
+                    del states[key]
+            if key in states:
+                due.add(key, states[key].next)
+        step_pass.touched(self.name, touched)
+
+    def _are_too_many(self, states: States) -> bool:
+        if len(states) <= self.max_rows:
+            return False
+        return sum(1 for _, waiting in states.items() if waiting.rights[-1].value is not None) > self.max_rows
+
+
+class RowsAsOf(Mapping[Any, Any]):
+    """The rows of a table as of an event time. Each row that it returns is a copy.
+
+    Args:
+        states: The rows that are kept, by key.
+        order: The keys that are kept in order, once they are known: a list that is empty until then.
+        at: The event time.
+    """
+
+    __slots__ = ("_at", "_order", "_states")
+
+    def __init__(self, states: States, order: list[Key], at: int) -> None:
+        self._states, self._order, self._at = states, order, at
+
+    def __getitem__(self, key: Any) -> Any:
+        """The row of a key."""
+        row = self._row(key)
+        if row is None:
+            raise KeyError(key)
+        return copied(row)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is a row of a key."""
+        return self._row(key) is not None
+
+    def __iter__(self) -> Iterator[Any]:
+        """The keys of all rows, in an order that only depends on them."""
+        if not self._order:
+            self._order.extend(in_order_of_keys(list(self._states.keys())))
+        return (key for key in self._order if key in self)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        """The rows as a dict."""
+        return repr(dict(self))
+
+    def _row(self, key: Any) -> Any:
+        waiting = self._states.get(key)
+        if waiting is None:
+            return None
+        last = bisect_right(waiting.rights, self._at, key=_AT) - 1
+        return None if last < 0 else waiting.rights[last].value
+
+
+@dataclass(frozen=True, eq=False)
+class MapWith(JoinAsOf):
+    """Applies a function to each value and the rows as of its event time.
+
+    Attributes:
+        function: Called with a value and the rows. Results that are None are dropped.
+        rows: The step that keeps the rows.
+    """
+
+    function: Callable[[Any, Mapping[Any, Any]], Any]
+    rows: BroadcastRows
+
+    @property
+    def calls_function(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "map_with"
+
+    def display(self, state: Any) -> Any:
+        """The values that wait."""
+        return [entry.value for entry in state.queue]
+
+    def fire_due(self, step_pass: StepPass, watermark: int) -> Sequence[Elements]:
+        """The results that are due. Removes rows for which nothing asks from then on."""
+        states, rows, order = step_pass.states(self.name), step_pass.states(self.rows.name), list[Key]()
+        due, touched, fired = due_of(states, next_of), list[Key](), list[Fired]()
+        for key in due.pop(watermark):
+            if key not in states:
+                continue
+            waiting = states[key]
+            count = bisect_right(waiting.queue, watermark, key=_DUE)
+            leaving, waiting.queue = waiting.queue[:count], waiting.queue[count:]
+            if leaving:
+                touched.append(key)
+                step_pass.fired(self.name, count)
+                fired += self._results(key, leaving, rows, order, step_pass)
+            if waiting.queue:
+                waiting.next = waiting.queue[0].due
+                due.add(key, waiting.next)
+            else:
+                del states[key]
+        step_pass.touched(self.name, touched)
+        self.rows.forget(step_pass, watermark)
+        return fired_in_turn(fired)
+
+    def _results(
+        self, key: Key, leaving: Sequence[Entry], rows: States, order: list[Key], step_pass: StepPass
+    ) -> Iterator[Fired]:
+        numbers = Counter[tuple[Any, ...]]()
+        for entry in leaving:
+            lineage = self.name, entry.due, numbers[entry[:6]]
+            numbers[entry[:6]] += 1
+            try:
+                result = present(self.function(entry.value, RowsAsOf(rows, order, entry.at)))
+            except BaseException as error:
+                step_pass.failed(self, placeholder(key, entry.stream, entry.sequence), 0, error)
+                continue
+            if result is not None:
+                yield Fired(key, result, entry.time, entry.due, entry.stream, entry.sequence, lineage)
