@@ -34,6 +34,7 @@ def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_
     """Join the small files of Delta and Iceberg tables, each table in one commit.
 
     Applications may write meanwhile. The files that were joined stay until somebody vacuums the table, or expires its snapshots.
+    A table that cannot be compacted does not keep the others from it.
 
     \b
     Examples:
@@ -41,7 +42,7 @@ def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_
       headrace lake compact s3://bucket/orders --file-mib 512
       headrace lake compact iceberg:prod.sales.orders
 
-    Exit codes: 0 compacted, 1 a PATH is no such table or cannot be written, 2 an option is invalid.
+    Exit codes: 0 compacted, 1 a PATH is no such table or cannot be compacted, 2 an option is invalid.
     """
     from headrace.engine import LakeError, compact_lake
 
@@ -49,19 +50,24 @@ def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_
     if wrong := next((name for name, equals, _ in pairs if not name or not equals), None):
         raise Failure(f"--option {wrong}: write NAME=VALUE", EXIT_INVALID)
     given = {name: value for name, _, value in pairs}
-    tables = []
+    tables, failures = [], list[str]()
     for path in paths:
         try:
             done = compact_lake(path, file_bytes=file_mib * _MEBIBYTE, options=given)
         except LakeError as error:
-            raise Failure(str(error)) from None
+            failures.append(str(error))
+            continue
         except OSError as error:
-            raise Failure(f"lake {path}: it cannot be compacted: {error}") from None
+            failures.append(f"lake {path}: it cannot be compacted: {error}")
+            continue
         tables.append({"path": path, "read": done.read, "written": done.written})
         if not as_json:
             print_line(
                 f"{path}: "
                 + (f"{counted(done.read, 'file')}, {done.written:,} now" if done.read else "has no small files to join")
             )
+    summary = f"{counted(len(tables), 'table')} compacted"
+    if failures:
+        raise Failure("\n".join(failures), summary=f"{summary}, {len(failures):,} failed", result={"tables": tables})
     if as_json:
-        print_result(f"{counted(len(tables), 'table')} compacted", {"tables": tables})
+        print_result(summary, {"tables": tables})
