@@ -1,10 +1,13 @@
 """Delta tables on S3, where no file can be renamed: by a model of such a store, and on a server."""
 
 import os
+import subprocess
+import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -30,6 +33,7 @@ from headrace.engine.lakes.iceberg_lake import IcebergLake
 from headrace.engine.lakes.objects import ObjectStaging, of_deltalake, reason_of
 from headrace.engine.lakes.places import Place, place_of
 from headrace.engine.lakes.staging import Staging
+from headrace.engine.lakes.tables import open_table
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
 from headrace.pipelines import Pipeline
@@ -204,6 +208,46 @@ def test_a_micro_batch_is_in_an_iceberg_table_on_s3_once_and_its_files_are_joine
     assert not [key for key in keys(table) if key.startswith("_headrace")]
     history = build(History([found.metadata_location], {"value": "n", "event_time": "n", "key": "half"}), ["n/*"])
     assert [value for _, value in rows(history)] == [b"1", b"2", b"3", b"4", b"10"]
+
+
+_REFUSED = "(lacked the necessary privileges|403|[Dd]enied|Forbidden)"
+
+
+@pytest.fixture
+def read_only(s3: S3) -> Iterator[str]:
+    # In a process of its own: deltalake keeps Python's lock while it waits for an answer.
+    command = [sys.executable, "-m", "tests.engine.read_only_s3", urlsplit(s3.url).netloc]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as front:
+        assert front.stdout is not None
+        yield f"http://127.0.0.1:{front.stdout.readline().strip()}"
+        front.terminate()
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_a_bucket_that_refuses_writing_is_named_and_what_was_committed_is_shown_once_it_permits_it(
+    table: str, read_only: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = lake_at(tmp_path / "t", form).options
+    app = Pipeline("lake")
+    more: dict[str, Any] = {"table": "test.lake.numbers", "options": options} if form == "iceberg" else {}
+    app.source("n/*", decode=int).lake(table, schema=SCHEMA, format=form, **more)
+    (lake,) = app.graph.lake_steps
+    open_table(place_of(lake)).prepare(SCHEMA)
+    (written,) = staged(lake, 0, 1, [1])
+    permitted = os.environ["AWS_ENDPOINT_URL"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", read_only)
+    with pytest.raises(LakeError, match=rf"lake {table}: a task cannot write its files: .*{_REFUSED}"):
+        staged(lake, 1, 1, [2])
+    shows = showing([lake], tmp_path)
+    shows.noted(0, (written,))
+    with pytest.raises(
+        LakeError, match=rf"lake {table}: micro-batch 0 is committed, and cannot be shown: .*{_REFUSED}.* Nothing is lost"
+    ):
+        shows.settle()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", permitted)
+    again = showing([lake], tmp_path)
+    again.resume(QUERY, 1, (written,), 2)
+    assert open_table(place_of(lake)).last_visible(QUERY) == 0
 
 
 def s3_properties(options: Mapping[str, str]) -> dict[str, str]:
