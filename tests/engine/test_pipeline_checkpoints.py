@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.errors import StreamingQueryException
@@ -24,6 +26,8 @@ from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
 from headrace.engine.applications.starting.start import _dropped
 from headrace.engine.checkpoint.log import CheckpointLog, Dropped
+from headrace.engine.lakes.task_files import TaskFiles
+from headrace.engine.sink.writer import Task
 from headrace.pipelines import OnError, Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
 
@@ -95,6 +99,35 @@ def test_states_are_read_and_divided_anew(spark: SparkSession, tmp_path: Path, s
     ]
     windows = {(n % 7, n // 10): sum(m for m in range(80) if (m % 7, m // 10) == (n % 7, n // 10)) for n in range(70)}
     assert sorted(map(int, first["sums"] + then["sums"])) == sorted(windows.values())
+
+
+def archived(table: Path) -> Pipeline:
+    app = numbers()
+    app.source("n/*", decode=int).map(lambda n: {"n": n}).lake(table, schema=pa.schema([("n", pa.int64())]), name="archive")
+    return app
+
+
+def test_a_query_on_divided_states_deletes_what_the_query_before_has_staged_in_lakes(
+    spark: SparkSession, tmp_path: Path, source: Path
+) -> None:
+    app, table = archived(tmp_path / "t"), tmp_path / "t"
+    run(spark, tmp_path, source, app, "checkpoint")
+    log = CheckpointLog(spark, str(tmp_path / "checkpoint"))
+    last = log.last_committed_batch()
+    assert last is not None
+    for batch in (
+        last,
+        last + 1,
+    ):  # What its driver's death may leave: an attempt that did not count, and one of the next micro-batch.
+        with TaskFiles(app.graph.lake_steps, Task(log.query(), "killed", batch, 0, 9), sync=False) as files:
+            files.write(str(table), pa.RecordBatch.from_pydict({"n": [99]}))
+            files.finish()
+    rescale(app, spark, str(tmp_path / "checkpoint"), str(tmp_path / "more"), 3)
+    with source.open("a") as file:
+        file.writelines(f"{n}\n" for n in range(45, 60))
+    run(spark, tmp_path, source, app, "more")
+    assert sorted(ds.dataset(table, partitioning="hive").to_table()["n"].to_pylist()) == list(range(60))
+    assert list((table / "_headrace" / "staged").iterdir()) == []
 
 
 def lengths() -> Pipeline:

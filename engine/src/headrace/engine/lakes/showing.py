@@ -6,6 +6,7 @@ is committed and not shown, the last one: none is committed before the one befor
 """
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
@@ -30,6 +31,7 @@ class Showing:
         lakes: The steps that write to tables.
         fence: Admits the changes of the run.
         sync: Whether what is shown survives a power loss.
+        former: Returns Spark's ids of the queries that this one has replaced, on a checkpoint that was made from theirs.
         opened: Opens a table by its place and its format.
         backoff: Between two attempts to show a micro-batch while no other follows.
     """
@@ -40,12 +42,14 @@ class Showing:
         fence: Fence,
         *,
         sync: bool = False,
+        former: Callable[[], Iterable[str]] = tuple,
         opened: Callable[[str, str], Table] | None = None,
         backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_PAUSE_S, LAST_PAUSE_S),
     ) -> None:
         self._lakes = tuple(lakes)
         self._fence = fence
         self._open = opened or opener(self._lakes, sync=sync)
+        self._former = former
         self._lock = Lock()
         self._backoff = backoff
         self._hurry = Event()
@@ -75,9 +79,10 @@ class Showing:
             with self._fence.guarding():
                 self._check_last(each)
         self._show(last)
+        former = tuple(self._former()) if self._lakes else ()
         for lake in self._lakes if query is not None else ():
             with self._fence.guarding():
-                self._resume(lake, str(query), batch, run)
+                self._resume(lake, str(query), batch, run, former)
         self._sweeping = None if query is None else (query, run)
 
     def recover(self, last: Callable[[], Sequence[LakeBatch]]) -> None:
@@ -176,7 +181,7 @@ class Showing:
         if shown > last.batch:
             raise OlderCheckpoint(_older(last.path, shown, last.batch + 1))
 
-    def _resume(self, lake: Lake, query: str, batch: int, run: int) -> None:
+    def _resume(self, lake: Lake, query: str, batch: int, run: int, former: Iterable[str]) -> None:
         with _reading(lake.path):
             table = self._open(lake.path, lake.format)
             shown = table.last_visible(query)
@@ -184,6 +189,8 @@ class Showing:
                 raise OlderCheckpoint(_older(lake.path, shown, batch))
             table.prepare(lake.columns.schema, lake.partition_by)
             table.sweep(query, batch, run)
+            for each in former:  # Their commits are shown by now, and this query repeats the rest.
+                table.sweep(each, sys.maxsize, sys.maxsize)
 
 
 def _reading(path: str) -> AbstractContextManager[None]:

@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -52,6 +52,7 @@ class Commits:
         committed_by: Returns the number of the run that has committed a micro-batch; None if it is unknown.
         lakes: The steps that write to tables.
         last_committed: Returns the last micro-batch in the commit log.
+        former: Returns the ids of the queries that this one has replaced.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Commits:
         committed_by: Callable[[int], int | None] = lambda batch: None,
         lakes: Sequence[Lake] = (),
         last_committed: Callable[[], int | None] = lambda: None,
+        former: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._committed_by = committed_by
         self._run_of_query: Run | None = None
@@ -81,7 +83,7 @@ class Commits:
         self._last: Manifest | None = None
         self._fence = Fence(manifests, runs)
         self._garbage = Garbage(states, manifests, self._fence, retained)
-        self._showing = Showing(lakes, self._fence, sync=options is not None and options.sync_to_disk)
+        self._showing = Showing(lakes, self._fence, sync=options is not None and options.sync_to_disk, former=former)
         self._last_committed = last_committed
         self._totals = Totals()
 
@@ -257,6 +259,7 @@ def commits(
         log.committed_by,
         lakes,
         log.last_committed_batch,
+        lambda: (each.query for each in log.predecessors()),
     )
 
 
