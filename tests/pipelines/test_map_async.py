@@ -12,6 +12,7 @@ from tests.engine.stages import Stages
 from tests.pipelines.rig import cut
 
 from headrace.pipelines import Call, Flow, GraphError, Message, OnError, Pipeline, StepError, Trial
+from headrace.pipelines.steps.per_process import ResultCache
 
 PROPERTY = settings(max_examples=40, derandomize=True, database=None, deadline=None)
 
@@ -241,3 +242,98 @@ def test_an_async_function_for_another_method_is_refused_with_the_name_of_the_on
 
     with pytest.raises(GraphError, match=r"step call: function is an async function.*or call it in map_async"):
         Pipeline("app").source("n/*").map(call)
+
+
+@PROPERTY
+@given(
+    numbers=st.lists(st.integers(0, 9), max_size=30),
+    cuts=st.lists(st.integers(0, 100), max_size=5),
+    size=st.integers(1, 12),
+    concurrency=st.integers(1, 9),
+    buckets=st.integers(1, 8),
+)
+def test_values_with_equal_keys_have_the_result_of_one_call_and_what_failed_is_called_again(
+    numbers: list[int], cuts: list[int], size: int, concurrency: int, buckets: int
+) -> None:
+    made = Counter[int]()
+
+    async def call(number: int, call: Call) -> list[int]:
+        made[number // 2] += 1
+        for _ in range(number % 3):
+            await asyncio.sleep(0)
+        if number // 2 == 3:
+            raise ValueError("not good")
+        return [number // 2]
+
+    app = Pipeline("app", on_error=OnError.SKIP)
+    found = app.source("n/*", decode=int).map_async(
+        call, name="call", cache_by=lambda number: number // 2, cache_ttl="1 hour", cache_size=size, concurrency=concurrency
+    )
+    found.map(lambda result: result.append(0) or result, name="changed").map(str, name="text").sink("out")
+    trial = Trial(app, buckets=buckets)
+    for batch in cut(messages(numbers), cuts):
+        trial.send(*batch)
+    assert trial.values("out") == [f"{[number // 2, 0]}".encode() for number in numbers if number // 2 != 3]
+    keys = {number // 2 for number in numbers}
+    assert made[3] == sum(number // 2 == 3 for number in numbers)
+    if size >= 5:
+        assert {key: count for key, count in made.items() if key != 3} == {key: 1 for key in keys if key != 3}
+
+
+def test_a_result_is_kept_for_its_time_and_the_ones_that_were_used_least_recently_make_room() -> None:
+    now, called = 0.0, list[str]()
+
+    async def main() -> None:
+        nonlocal now
+        cache = ResultCache(10, 2, lambda: now)
+
+        async def result(key: str) -> str:
+            async def call() -> str:
+                called.append(key)
+                await asyncio.sleep(0)
+                return f"{key} at {now}"
+
+            found: str = await cache.result(key, call, lambda found: False)
+            return found
+
+        assert await asyncio.gather(*(result("a") for _ in range(3))) == ["a at 0.0"] * 3
+        now = 9.9
+        assert [await result(key) for key in "aba"] == ["a at 0.0", "b at 9.9", "a at 0.0"]
+        now = 10.0
+        assert [await result(key) for key in "abcb"] == ["a at 10.0", "b at 9.9", "c at 10.0", "b at 9.9"]
+        assert await result("a") == "a at 10.0"
+
+    asyncio.run(main())
+    assert called == ["a", "b", "a", "c", "a"]
+
+
+def test_a_call_that_is_cancelled_leaves_its_key_to_the_next_one() -> None:
+    async def main() -> str:
+        cache, begun = ResultCache(10, 2, lambda: 0.0), asyncio.Event()
+
+        async def hangs() -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        async def ends() -> str:
+            return "there"
+
+        first = asyncio.create_task(cache.result("a", hangs, lambda found: False))
+        await begun.wait()
+        second = asyncio.create_task(cache.result("a", ends, lambda found: False))
+        first.cancel()
+        found: str = await second
+        return found
+
+    assert asyncio.run(main()) == "there"
+
+
+def test_a_teardown_without_a_setup_and_a_cache_without_room_are_refused() -> None:
+    async def call(number: int, call: Call) -> int:
+        return number
+
+    with pytest.raises(GraphError, match="step call: teardown has no effect without setup"):
+        app_of(call, teardown=print)
+    with pytest.raises(GraphError, match="step call: cache_size must be at least 1, and is 0"):
+        app_of(call, cache_size=0)

@@ -22,6 +22,7 @@ from headrace.pipelines import (
     KeyedFlow,
     Message,
     OnError,
+    PerProcess,
     Pipeline,
     Table,
     Window,
@@ -266,6 +267,12 @@ def test_async_functions_give_what_they_return() -> None:
     flow = orders(Pipeline("typed"))
     assert_type(flow.map_async(looked_up, concurrency=5, timeout="1s", retries=2, setup=list), Flow[str])
     assert_type(flow.key_by(lambda order: order.item).map_async(looked_up, name="again"), KeyedFlow[str])
+    flow.map_async(looked_up, cache_by=lambda order: order.item, teardown=print, setup=list, name="cached")
+    flow.map_async(looked_up, cache_by=lambda order: order.nothing, name="wrong")  # type: ignore
+    basket = PerProcess(list[int], teardown=lambda made: made.clear())
+    assert_type(basket, PerProcess[list[int]])
+    assert_type(basket(), list[int])
+    PerProcess(list[int], teardown=lambda made: made.close())  # type: ignore
     flow.map_async(of_text)  # type: ignore
     with pytest.raises(GraphError):
         flow.map_async(lambda order, call: order.item, name="ordinary")  # type: ignore

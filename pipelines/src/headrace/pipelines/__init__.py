@@ -15,6 +15,7 @@ from headrace.pipelines.steps.aggregation import Aggregation, Window, collect, c
 from headrace.pipelines.steps.async_map import Call
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.key_states import KeyStates
+from headrace.pipelines.steps.per_process import PerProcess
 from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.steps.summaries import distinct, quantile, top_n
 from headrace.pipelines.time.time import TimeUnit
@@ -36,6 +37,7 @@ __all__ = [
     "Late",
     "Message",
     "OnError",
+    "PerProcess",
     "Pipeline",
     "PipelineError",
     "ProgramError",

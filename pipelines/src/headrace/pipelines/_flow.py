@@ -54,6 +54,10 @@ class Flow(TableJoins[T_co]):
         timeout: timedelta | str = "30 seconds",
         retries: int = 0,
         setup: Callable[[], object] | None = None,
+        teardown: Callable[[Any], object] | None = None,
+        cache_by: Callable[[T_co], Key] | None = None,
+        cache_ttl: timedelta | str = "1 minute",
+        cache_size: int = 10_000,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "Flow[U]":
@@ -67,13 +71,32 @@ class Flow(TableJoins[T_co]):
             timeout: How long an attempt may take: a timedelta, or text such as "2 seconds".
             retries: How often a call that raises or takes too long is repeated, after 0.1 s, 0.2 s and so on up to 5 s.
             setup: Makes the `Call.client` of each process, such as a session of an HTTP library; may be async.
+            teardown: Called with the client before its process ends in order, so not after a kill; may be async.
+            cache_by: Returns the key of a value, such as the id of a customer. Values with equal keys then have the result of one
+                call in each process. By default, each value has a call of its own.
+            cache_ttl: How long a result is kept, by the clock: a timedelta, or text such as "5 minutes".
+            cache_size: How many results a process keeps at most.
             name: The step's name.
             on_error: The policy for values whose last attempt fails. If `setup` raises, the query fails.
 
         Raises:
             GraphError: A parameter is invalid.
         """
-        number = mapped_async(self._builder, self._number, function, concurrency, timeout, retries, setup, name, on_error)
+        number = mapped_async(
+            self._builder,
+            self._number,
+            function,
+            concurrency,
+            timeout,
+            retries,
+            setup,
+            teardown,
+            cache_by,
+            cache_ttl,
+            cache_size,
+            name,
+            on_error,
+        )
         return Flow(self._builder, number)
 
     def flat_map(
@@ -318,11 +341,29 @@ class KeyedFlow(Flow[T_co], IntervalJoins[T_co], States[T_co]):
         timeout: timedelta | str = "30 seconds",
         retries: int = 0,
         setup: Callable[[], object] | None = None,
+        teardown: Callable[[Any], object] | None = None,
+        cache_by: Callable[[T_co], Key] | None = None,
+        cache_ttl: timedelta | str = "1 minute",
+        cache_size: int = 10_000,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]":
         """Applies an async function to each value, as `Flow.map_async`."""
-        number = mapped_async(self._builder, self._number, function, concurrency, timeout, retries, setup, name, on_error)
+        number = mapped_async(
+            self._builder,
+            self._number,
+            function,
+            concurrency,
+            timeout,
+            retries,
+            setup,
+            teardown,
+            cache_by,
+            cache_ttl,
+            cache_size,
+            name,
+            on_error,
+        )
         return KeyedFlow(self._builder, number)
 
     def flat_map(

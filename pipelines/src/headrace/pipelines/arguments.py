@@ -135,8 +135,21 @@ def maker(where: str, parameter: str, value: Any) -> None:
     """Checks a function without parameters, ordinary or async, that makes what a process needs once."""
     if not callable(value) or _is(value, inspect.isasyncgenfunction) or _is(value, inspect.isgeneratorfunction):
         raise GraphError(f"{where}: {parameter} must be a function that returns something, not {excerpt(value)}")
+    takes_nothing(where, parameter, value)
+
+
+def takes_nothing(where: str, parameter: str, value: Any) -> None:
+    """Checks that a function can be called without arguments."""
     if not _takes(value, 0):
         raise GraphError(f"{where}: {parameter} is called without arguments, which {excerpt(value)} does not take")
+
+
+def taker(where: str, parameter: str, value: Any, called_with: str) -> None:
+    """Checks a function of one argument, ordinary or async, whose result is of no interest."""
+    if not callable(value) or _is(value, inspect.isasyncgenfunction) or _is(value, inspect.isgeneratorfunction):
+        raise GraphError(f"{where}: {parameter} must be a function that does not yield, not {excerpt(value)}")
+    if not _takes(value, 1):
+        raise GraphError(f"{where}: {parameter} is called with ({called_with}), which {excerpt(value)} does not take")
 
 
 def factory(where: str, parameter: str, value: Any) -> Any:

@@ -7,7 +7,7 @@ from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.build import own_name
 from headrace.pipelines.graph.builder import GraphBuilder
-from headrace.pipelines.steps.async_map import AsyncMap
+from headrace.pipelines.steps.async_map import AsyncMap, Caching
 from headrace.pipelines.steps.step import OnError
 from headrace.pipelines.time.time import span
 
@@ -22,6 +22,10 @@ def mapped_async(
     timeout: timedelta | str,
     retries: int,
     setup: Any,
+    teardown: Any,
+    cache_by: Any,
+    cache_ttl: timedelta | str,
+    cache_size: int,
     name: str | None,
     on_error: OnError | None,
 ) -> int:
@@ -35,11 +39,21 @@ def mapped_async(
     check.async_function(where, "function", function, "value", "call")
     if setup is not None:
         check.maker(where, "setup", setup)
+    if teardown is not None:
+        check.taker(where, "teardown", teardown, "client")
+        if setup is None:
+            raise GraphError(f"{where}: teardown has no effect without setup, whose client it gets; remove it")
+    ttl_s = span(cache_ttl, f"{where}: cache_ttl") / 1_000_000
+    if check.whole(where, "cache_size", cache_size) < 1:
+        raise GraphError(f"{where}: cache_size must be at least 1, and is {cache_size}")
+    if cache_by is not None:
+        check.function(where, "cache_by", cache_by, "value", instead_of_yield="return a key, such as a tuple")
     if not 1 <= check.whole(where, "concurrency", concurrency) <= MAX_CONCURRENCY:
         raise GraphError(f"{where}: concurrency must be from 1 to {MAX_CONCURRENCY:,}, and is {concurrency}")
     if not 0 <= check.whole(where, "retries", retries) <= MAX_RETRIES:
         raise GraphError(f"{where}: retries must be from 0 to {MAX_RETRIES}, and is {retries}")
     timeout_s = span(timeout, f"{where}: timeout") / 1_000_000
     policy = builder.policy(where, on_error)
-    step = AsyncMap(builder.name_for(name, made), policy, function, setup, concurrency, timeout_s, retries)
+    caching = None if cache_by is None else Caching(cache_by, ttl_s, cache_size)
+    step = AsyncMap(builder.name_for(name, made), policy, function, setup, teardown, caching, concurrency, timeout_s, retries)
     return builder.add(step, number)

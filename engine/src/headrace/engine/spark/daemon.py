@@ -20,12 +20,14 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from errno import EINTR
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import pyspark.daemon
 
 from headrace.engine.collector import TaskGarbage
+from headrace.engine.spark.worker_ends import end_in_order
 from headrace.logs.output import configure_from_environment
+from headrace.machine.ends import call_all
 from headrace.machine.resources import keep_freed_memory
 
 QUIET = "HEADRACE_QUIET"
@@ -138,10 +140,11 @@ class _Worker:
 
     def __call__(self, connection: socket.socket, authenticated: bool) -> int:
         """Serves a connection; if Spark closes it while idle, waits for another one."""
-        for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
+        for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         if self._daemon is None:
             self._daemon = _workers.become_worker()
+            end_in_order()
         while not (authenticated or _knows_secret(connection)) or _is_closed(connection):
             self._take_another(connection, self._daemon)
             authenticated = os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "false").lower() == "true"
@@ -158,20 +161,26 @@ class _Worker:
     def _take_another(self, connection: socket.socket, daemon: socket.socket) -> None:
         """Replaces a closed connection by the next one from the daemon; ends the process if none arrives in time."""
         if self._idle_s <= 0:
-            os._exit(0)
+            _end()
         daemon.settimeout(self._idle_s)
         try:
             daemon.sendall(_WAITS)
             said, handed, _, _ = socket.recv_fds(daemon, 1, 1)
             if said != _HANDED_OVER or not handed:
-                os._exit(0)
+                _end()
             os.dup2(handed[0], connection.fileno())
             os.close(handed[0])
             daemon.sendall(_TAKEN)
         except OSError:  # timeout, or the daemon has ended
-            os._exit(0)
+            _end()
         # Spark expects the worker's pid first.
         connection.sendall(struct.pack("!i", os.getpid()))
+
+
+def _end() -> NoReturn:
+    """Ends this worker in order."""
+    call_all()
+    os._exit(0)
 
 
 def _knows_secret(connection: socket.socket) -> bool:

@@ -9,16 +9,22 @@ import socket
 import pyspark.daemon
 
 from headrace.engine.spark.daemon import report
+from headrace.engine.spark.worker_ends import end_in_order
 from headrace.logs.output import configure_from_environment
+from headrace.machine.ends import call_all
 
 _serve = pyspark.daemon.worker
 
 
 def _serve_quietly(connection: socket.socket, authenticated: bool) -> int:
+    end_in_order()
     try:
         code: int = _serve(connection, authenticated)
     except ConnectionError:
         os._exit(1)
+    if code:
+        # The worker ends.
+        call_all()
     return code
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from itertools import repeat
 from typing import Any
@@ -10,9 +11,11 @@ from uuid import uuid4
 
 from headrace.pipelines._errors import Unavailable, reason_of
 from headrace.pipelines.elements.elements import Elements
+from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.event_loop import event_loop
-from headrace.pipelines.steps.returned import present
-from headrace.pipelines.steps.step import Cell, OnError, Step, StepPass
+from headrace.pipelines.steps.keys import normal_keys
+from headrace.pipelines.steps.returned import is_lazy, present
+from headrace.pipelines.steps.step import Cell, OnError, Step, StepPass, each
 from headrace.pipelines.steps.watch import Watch
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
@@ -54,6 +57,21 @@ class _Stop(Exception):
     """A call has failed, and with it the query."""
 
 
+@dataclass(frozen=True)
+class Caching:
+    """Which results a step keeps.
+
+    Attributes:
+        by: Returns the key of a value: a result is the result of all values with its key.
+        ttl_s: How long a result is kept, in seconds.
+        size: How many are kept in a process at most.
+    """
+
+    by: Callable[[Any], Any]
+    ttl_s: float
+    size: int
+
+
 @dataclass(frozen=True, eq=False)
 class AsyncMap(Step):
     """Applies an async function to each value, to several at a time. Results that are None are dropped.
@@ -61,6 +79,8 @@ class AsyncMap(Step):
     Attributes:
         function: Called with a value and a `Call`.
         setup: Returns the client of each process; None if there is none.
+        teardown: Called with the client before its process ends in order; None if that needs nothing.
+        caching: Which results are kept; None for none.
         concurrency: How many calls run at a time, at most.
         timeout_s: How long an attempt may take, in seconds.
         retries: How often a call that fails is repeated.
@@ -69,6 +89,8 @@ class AsyncMap(Step):
 
     function: Callable[[Any, Call], Awaitable[Any]]
     setup: Callable[[], Any] | None
+    teardown: Callable[[Any], Any] | None
+    caching: Caching | None
     concurrency: int
     timeout_s: float
     retries: int
@@ -90,11 +112,22 @@ class AsyncMap(Step):
             return elements
         loop, (cell, notes) = event_loop(), step_pass.notes(self, elements)
         try:
-            client = None if self.setup is None else loop.client(self.token, self.setup)
+            client = None if self.setup is None else loop.client(self.token, self.setup, self.teardown)
         except Exception as error:
             step_pass.failed(self, elements, 0, Unavailable(f"setup raised {type(error).__name__}: {reason_of(error)}"))
             raise
-        outcomes = loop.run(self._outcomes(elements.values, _identities(self.name, elements), client, cell, notes))
+        cache, keys = None, None
+        if (kept := self.caching) is not None:
+            found, elements = each(self, kept.by, elements, step_pass)
+            keys, elements = normal_keys(self, found, elements, step_pass)
+            cache = loop.cache(self.token, kept.ttl_s, kept.size)
+            cell, notes = step_pass.notes(self, elements)
+        identities = _identities(self.name, elements)
+
+        async def called(index: int, call: Callable[[], Awaitable[Any]]) -> Any:
+            return await call() if cache is None or keys is None else await cache.result(keys[index], call, _has_failed)
+
+        outcomes = loop.run(self._outcomes(elements.values, identities, client, called, cell, notes))
         results, indices = list[Any](), list[int]()
         for index, outcome in enumerate(outcomes):
             if outcome is _SKIPPED or outcome is None:
@@ -102,35 +135,47 @@ class AsyncMap(Step):
             try:
                 if type(outcome) is _Failure:
                     raise outcome.error
-                results.append(present(outcome))
+                result = present(outcome)
+                # Others have the same result, and may change theirs.
+                results.append(result if cache is None else copied(result))
                 indices.append(index)
             except BaseException as error:
                 step_pass.failed(self, elements, index, error)
         return elements.changed(results, indices)
 
     async def _outcomes(
-        self, values: Sequence[Any], identities: Sequence[tuple[Any, ...]], client: Any, cell: Cell, notes: Sequence[int]
+        self,
+        values: Sequence[Any],
+        identities: Sequence[tuple[Any, ...]],
+        client: Any,
+        called: Callable[[int, Callable[[], Awaitable[Any]]], Awaitable[Any]],
+        cell: Cell,
+        notes: Sequence[int],
     ) -> list[Any]:
         """The result or the failure of each value's call."""
         outcomes, waiting, watch = [_SKIPPED] * len(values), iter(range(len(values))), Watch(self.timeout_s)
         function, retries, stops = self.function, self.retries, self.on_error is OnError.FAIL
+
+        async def outcome(index: int, task: asyncio.Task[Any]) -> Any:
+            found: Any = _SKIPPED
+            for attempt in range(1, retries + 2):
+                watch.begin(task)
+                try:
+                    return await function(values[index], Call(identities[index], attempt, client))
+                except BaseException as error:
+                    found = _Failure(watch.reason(task, error))
+                finally:
+                    watch.end(task)
+                if attempt <= retries:
+                    await asyncio.sleep(min(FIRST_PAUSE_S * 2 ** (attempt - 1), LONGEST_PAUSE_S))
+            return found
 
         async def take() -> None:
             task = asyncio.current_task()
             assert task is not None, "the group runs it in one"
             for index in waiting:
                 cell[0] = notes[index]
-                for attempt in range(1, retries + 2):
-                    watch.begin(task)
-                    try:
-                        outcomes[index] = await function(values[index], Call(identities[index], attempt, client))
-                        break
-                    except BaseException as error:
-                        outcomes[index] = _Failure(watch.reason(task, error))
-                    finally:
-                        watch.end(task)
-                    if attempt <= retries:
-                        await asyncio.sleep(min(FIRST_PAUSE_S * 2 ** (attempt - 1), LONGEST_PAUSE_S))
+                outcomes[index] = await called(index, partial(outcome, index, task))
                 if stops and type(outcomes[index]) is _Failure:
                     raise _Stop
 
@@ -143,6 +188,10 @@ class AsyncMap(Step):
         finally:
             watch.close()
         return outcomes
+
+
+def _has_failed(outcome: Any) -> bool:
+    return type(outcome) is _Failure or is_lazy(type(outcome))
 
 
 def _identities(step: str, elements: Elements) -> list[tuple[Any, ...]]:

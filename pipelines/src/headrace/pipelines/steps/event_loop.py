@@ -7,6 +7,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from headrace.machine.ends import before_end
+from headrace.pipelines.steps.per_process import ResultCache
+
 R = TypeVar("R")
 
 
@@ -16,6 +19,7 @@ class EventLoop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._clients: dict[str, asyncio.Task[Any]] = {}
+        self._caches: dict[str, ResultCache] = {}
         threading.Thread(target=self._loop.run_forever, name="headrace-async", daemon=True).start()
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
@@ -27,13 +31,19 @@ class EventLoop:
             future.cancel()
             raise
 
-    def client(self, token: str, setup: Callable[[], Any]) -> Any:
-        """The client of a step, which is made once; again if that raised."""
-        return self.run(self._client(token, setup))
+    def client(self, token: str, setup: Callable[[], Any], teardown: Callable[[Any], Any] | None) -> Any:
+        """The client of a step, which is made once; again if that raised. The process calls `teardown` with it before it ends."""
+        return self.run(self._client(token, setup, teardown))
 
-    async def _client(self, token: str, setup: Callable[[], Any]) -> Any:
+    def cache(self, token: str, ttl_s: float, size: int) -> ResultCache:
+        """The results that a step keeps."""
+        if token not in self._caches:
+            self._caches[token] = ResultCache(ttl_s, size, self._loop.time)
+        return self._caches[token]
+
+    async def _client(self, token: str, setup: Callable[[], Any], teardown: Callable[[Any], Any] | None) -> Any:
         if token not in self._clients:
-            self._clients[token] = asyncio.create_task(_new_client(setup))
+            self._clients[token] = asyncio.create_task(self._new_client(setup, teardown))
         task = self._clients[token]
         try:
             # One caller that is interrupted does not take it away from others.
@@ -43,10 +53,16 @@ class EventLoop:
                 del self._clients[token]
             raise
 
+    async def _new_client(self, setup: Callable[[], Any], teardown: Callable[[Any], Any] | None) -> Any:
+        found = await _result_of(setup)
+        if teardown is not None:
+            before_end(lambda: self.run(_result_of(teardown, found)))
+        return found
 
-async def _new_client(setup: Callable[[], Any]) -> Any:
+
+async def _result_of(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        found = setup()
+        found = function(*arguments)
         return await found if inspect.isawaitable(found) else found
     except (SystemExit, KeyboardInterrupt) as error:
         # These would end the loop.
