@@ -171,24 +171,6 @@ def test_no_module_of_the_tests_reaches_itself() -> None:
     TopologicalSorter({name: imported_by_types_too(path) - {name} for name, path in modules_of_tests().items()}).prepare()
 
 
-def typescript(source: Path) -> Mapping[Path, frozenset[Path]]:
-    """The files below a folder, each with the files that it imports, also if only for their types."""
-    found = {}
-    for path in (one for one in source.rglob("*.ts*") if "gen" not in one.relative_to(source).parts):
-        names = re.findall(r'(?:from|import) "(\.{1,2}/[^"]+)"', path.read_text())
-        stems = [path.parent / name.removesuffix(".js") for name in names]
-        files = [stem.with_name(stem.name + ending).resolve() for stem in stems for ending in (".ts", ".tsx")]
-        found[path.resolve()] = frozenset(one for one in files if one.exists())
-    return found
-
-
-@pytest.mark.parametrize("folder", ["sdk/typescript/src", "gateway/console/src"])
-def test_no_file_in_typescript_reaches_itself(folder: str) -> None:
-    graph = typescript(ROOT / folder)
-    assert sum(map(len, graph.values())) > 100
-    TopologicalSorter(graph).prepare()
-
-
 @cache
 def modules_of_tests() -> Mapping[str, Path]:
     """All modules of the tests, by name."""

@@ -1,17 +1,12 @@
 //! Messages in columns, as in a frame.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message as _;
 
 use crate::error::Error;
-use crate::message::Message;
+use crate::frame::{NULL_LENGTH, NULL_TIME};
+use crate::message::{Message, check_cursor, check_time, not_after};
 use crate::packed::Packed;
-
-pub(crate) const NULL_LENGTH: u32 = u32::MAX;
-pub(crate) const NULL_TIME: i64 = i64::MIN;
-/// From the first microsecond of the year 1 to the last one of the year 9999: the event times of a source.
-const TIMES: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
-pub(crate) const MAX_SEQUENCE: u64 = (1 << 63) - 1;
-const MAX_CURSOR_BYTES: usize = 4096;
 
 /// Consecutive messages of one partition, in columns: the fastest way to yield many.
 ///
@@ -303,27 +298,18 @@ impl<T> Batch<T> {
     }
 }
 
-/// The error of a sequence that does not increase, or is too far away.
-pub(crate) fn not_after(sequence: u64, last: u64) -> Error {
-    if sequence > last {
-        return Error::InvalidMessage(format!("sequence {sequence} is 2^32 or more after {last}: begin a new batch"));
-    }
-    Error::InvalidMessage(format!("sequence {sequence} follows {last}: sequences must increase"))
-}
-
-/// Checks the event time of a source's message: a watermark behind the year 9999 would drop all other messages.
-pub(crate) fn check_time(micros: Option<i64>) -> Result<(), Error> {
-    match micros {
-        Some(micros) if !TIMES.contains(&micros) => Err(Error::InvalidMessage(format!(
-            "event time {micros} is not within the years 1 to 9999: it is in microseconds since 1970-01-01 UTC"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-fn check_cursor(cursor: &Bytes) -> Result<(), Error> {
-    if cursor.len() <= MAX_CURSOR_BYTES {
-        return Ok(());
-    }
-    Err(Error::InvalidMessage(format!("a cursor of {} bytes: at most {MAX_CURSOR_BYTES} are allowed", cursor.len())))
+/// Returns the size in bytes of a frame that holds only this message.
+pub(crate) fn size_alone<T>(message: &Message<T>, stream_id: u32, sequence: u64) -> Result<usize, Error> {
+    let mut batch: Batch = Batch::from_sequence(sequence);
+    batch.push_message(Message {
+        value: message.value.clone(),
+        key: message.key.clone(),
+        sequence: Some(sequence),
+        event_time: message.event_time,
+        message_id: message.message_id.clone(),
+        headers: message.headers.clone(),
+        cursor: message.cursor.clone(),
+        token: None,
+    })?;
+    Ok(batch.pack().peek(stream_id, 1).encoded_len())
 }

@@ -1,21 +1,16 @@
 //! The end of a source or sink: its `close`, on a thread of its own.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::thread;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 
-use crate::connector::Served;
 use crate::error::BoxError;
+use crate::served::{Close, Served};
 
 /// How often to look whether methods have returned that were abandoned.
 const IDLE_LOOK: Duration = Duration::from_millis(10);
-
-/// A call of `close`.
-pub(crate) type Close = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
 /// Calls `close` of a source or sink once none of its methods runs. Logs what fails or takes too long.
 ///

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::batch::{MAX_SEQUENCE, NULL_LENGTH, NULL_TIME};
 use crate::error::Error;
-use crate::packed::{last_sequence, numbers};
+use crate::frame::{MAX_SEQUENCE, NULL_LENGTH, NULL_TIME, last_sequence, numbers};
 use crate::protocol::Frame;
 
 /// The columns of a valid frame.

@@ -2,41 +2,30 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_util::stream::poll_fn;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Duration, Instant, timeout};
-use tonic::Streaming;
-use tonic::transport::Channel;
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant};
 
 use crate::backoff::Backoff;
-use crate::call::{Finish, PROTOCOL_VERSION, Task, sdk, stopped};
-use crate::closing::{Close, close};
+use crate::call::{Finish, Task, stopped};
+use crate::closing::close;
+use crate::connect::Target;
 #[cfg(feature = "tls")]
 use crate::connect::Tls;
-use crate::connect::{Target, unavailable};
-use crate::ending::error_of;
 use crate::environment::Environment;
-use crate::error::{Ending, Error};
+use crate::error::Error;
 use crate::health::Health;
 use crate::metrics::{Metrics, NoMetrics};
-use crate::names::{check_text, stream_name};
-use crate::protocol as pb;
-use crate::protocol::ingest_request::Message as Request;
-use crate::protocol::ingest_response::Message as Response;
-use crate::protocol::source_service_client::SourceServiceClient;
+use crate::names::check_text;
+use crate::served::Served;
 use crate::settings::Settings;
-use crate::source::{self, KnownStarts, Source};
 use crate::token_file::TokenFile;
 
 const DEFAULT_GATEWAY: &str = "127.0.0.1:7433";
 /// A session that stood this long has succeeded: the next wait is a short one.
 const STOOD: Duration = Duration::from_secs(2);
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// How many messages may wait for the transport.
-const OUTGOING: usize = 2;
 
 /// A source or a sink with its settings. [`run`](crate::run) it, or [`serve`](Self::serve) it in a program of your own.
 pub struct Connector {
@@ -52,31 +41,7 @@ pub struct Connector {
     health: Health,
 }
 
-/// The source or sink that a connector serves.
-pub(crate) trait Served: Send + Sync {
-    fn name(&self) -> &str;
-
-    /// Checks names.
-    fn check(&self) -> Result<(), Error>;
-
-    /// Whether none of its methods runs: the task of each one shares it.
-    fn is_idle(&self) -> bool;
-
-    /// Calls its `close`. It may still run when this is gone.
-    fn close(&self) -> Close;
-
-    /// Runs one session on a channel.
-    fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a>;
-}
-
-pub(crate) type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Finish, Error>> + Send + 'a>>;
-
 impl Connector {
-    /// A connector for a source.
-    pub fn source(source: impl Source) -> Self {
-        Self::of(Box::new(ServedSource { source: Arc::new(source), known: KnownStarts::default() }))
-    }
-
     pub(crate) fn of(served: Box<dyn Served>) -> Self {
         Self {
             served,
@@ -300,93 +265,5 @@ impl Connector {
                 () = stopped(&mut stop) => return Ok(()),
             }
         }
-    }
-}
-
-struct ServedSource<S> {
-    source: Arc<S>,
-    known: KnownStarts,
-}
-
-impl<S: Source> Served for ServedSource<S> {
-    fn name(&self) -> &str {
-        self.source.name()
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        stream_name(self.source.name(), "0")?;
-        check_text("connector", self.source.connector())
-    }
-
-    fn is_idle(&self) -> bool {
-        Arc::strong_count(&self.source) == 1
-    }
-
-    fn close(&self) -> Close {
-        let source = Arc::clone(&self.source);
-        Box::pin(async move { source.close().await })
-    }
-
-    fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a> {
-        Box::pin(async move {
-            let (requests, mut outgoing) = mpsc::channel(OUTGOING);
-            let hello = pb::Hello {
-                protocol_version: PROTOCOL_VERSION,
-                connector: self.source.connector().to_owned(),
-                connector_version: self.source.version().to_owned(),
-                instance: task.instance.clone(),
-                capabilities: vec![pb::Capability::Pace.into(), pb::Capability::Heartbeat.into(), pb::Capability::Frames.into()],
-                sdk: Some(sdk()),
-            };
-            // There is room: nothing else was sent.
-            let _ = requests.try_send(pb::IngestRequest { message: Some(Request::Hello(hello)) });
-            let mut client = SourceServiceClient::new(channel);
-            let request = target.request(poll_fn(move |context| outgoing.poll_recv(context)))?;
-            let call = async {
-                let mut responses = client.ingest(request).await?.into_inner();
-                let first = next(&mut responses).await?.message;
-                Ok((responses, first))
-            };
-            let Some((responses, first)) = begin(task, call).await? else { return Ok(Finish::Stopped) };
-            let Some(Response::Welcome(welcome)) = first else { return Err(no_welcome(task)) };
-            tracing::info!(gateway = task.gateway, version = welcome.gateway_version, session = welcome.session, "connected");
-            task.metrics.connected();
-            source::serve(task, &self.source, &mut self.known, welcome, requests, responses).await
-        })
-    }
-}
-
-/// Awaits the gateway's first message, for a limited time; `None` if the connector is stopped.
-pub(crate) async fn begin<T>(task: &Task, call: impl Future<Output = Result<T, tonic::Status>>) -> Result<Option<T>, Error> {
-    let mut stop = task.stop.clone();
-    tokio::select! {
-        begun = timeout(task.settings.welcome, call) => match begun {
-            Ok(Ok(begun)) => Ok(Some(begun)),
-            Ok(Err(status)) => Err(error_of(&task.gateway, &status)),
-            Err(_) => Err(Error::Unavailable {
-                gateway: task.gateway.clone(),
-                ending: unavailable("the gateway did not answer Hello in time"),
-            }),
-        },
-        () = stopped(&mut stop) => Ok(None),
-    }
-}
-
-/// Reads a message; the end of the call is an error.
-pub(crate) async fn next<T>(responses: &mut Streaming<T>) -> Result<T, tonic::Status> {
-    let response = responses.message().await?;
-    response.ok_or_else(|| tonic::Status::unavailable("the gateway ended the call without a Goodbye"))
-}
-
-/// The error of a gateway whose first message is not Welcome.
-pub(crate) fn no_welcome(task: &Task) -> Error {
-    Error::Refused {
-        gateway: task.gateway.clone(),
-        ending: Ending {
-            status: "FAILED_PRECONDITION",
-            text: "the gateway did not answer Hello with Welcome".to_owned(),
-            reason: None,
-            metadata: Default::default(),
-        },
     }
 }

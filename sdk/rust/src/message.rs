@@ -1,9 +1,13 @@
-//! The messages that a source yields.
+//! Messages and positions, and what a source may not say of them.
 
 use bytes::Bytes;
 
-use crate::batch::Batch;
+use crate::error::Error;
 use crate::protocol as pb;
+
+/// From the first microsecond of the year 1 to the last one of the year 9999: the event times of a source.
+const TIMES: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
+const MAX_CURSOR_BYTES: usize = 4096;
 
 /// A place in a stream: everything at or before it has been read, and nothing after it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -145,28 +149,27 @@ impl<T> Message<T> {
     }
 }
 
-/// What the stream of [`Source::read`](crate::Source::read) yields.
-#[derive(Debug)]
-pub enum Item<T = ()> {
-    /// A message.
-    Message(Message<T>),
-    /// Many messages, in columns.
-    Batch(Box<Batch<T>>),
-    /// There are no more messages at the moment. The SDK sends what it has gathered, and reports that the source has caught
-    /// up. Yield it whenever that is so, and then wait for more: runs with `availableNow` end by it.
-    CaughtUp,
-    /// The partition was removed and will not be listed again: yield it last. Once all of it is acknowledged, it is forgotten.
-    Gone,
+/// The error of a sequence that does not increase, or is too far away.
+pub(crate) fn not_after(sequence: u64, last: u64) -> Error {
+    if sequence > last {
+        return Error::InvalidMessage(format!("sequence {sequence} is 2^32 or more after {last}: begin a new batch"));
+    }
+    Error::InvalidMessage(format!("sequence {sequence} follows {last}: sequences must increase"))
 }
 
-impl<T> From<Message<T>> for Item<T> {
-    fn from(message: Message<T>) -> Self {
-        Item::Message(message)
+/// Checks the event time of a source's message: a watermark behind the year 9999 would drop all other messages.
+pub(crate) fn check_time(micros: Option<i64>) -> Result<(), Error> {
+    match micros {
+        Some(micros) if !TIMES.contains(&micros) => Err(Error::InvalidMessage(format!(
+            "event time {micros} is not within the years 1 to 9999: it is in microseconds since 1970-01-01 UTC"
+        ))),
+        _ => Ok(()),
     }
 }
 
-impl<T> From<Batch<T>> for Item<T> {
-    fn from(batch: Batch<T>) -> Self {
-        Item::Batch(Box::new(batch))
+pub(crate) fn check_cursor(cursor: &Bytes) -> Result<(), Error> {
+    if cursor.len() <= MAX_CURSOR_BYTES {
+        return Ok(());
     }
+    Err(Error::InvalidMessage(format!("a cursor of {} bytes: at most {MAX_CURSOR_BYTES} are allowed", cursor.len())))
 }

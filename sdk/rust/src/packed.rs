@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use prost::Message as _;
 
-use crate::batch::{Batch, NULL_LENGTH, NULL_TIME};
+use crate::columns::Columns;
 use crate::error::Error;
+use crate::frame::{NULL_LENGTH, NULL_TIME, last_sequence, numbers};
 use crate::message::Message;
 use crate::protocol::Frame;
 
@@ -90,7 +91,7 @@ impl<T> Packed<T> {
     /// Returns the messages one by one, for a batch of which one cannot be sent.
     pub(crate) fn into_messages(mut self) -> Result<Vec<Message<T>>, Error> {
         let mut messages = Vec::with_capacity(self.frame.count as usize);
-        let rows = crate::columns::Columns::read(&self.frame)?;
+        let rows = Columns::read(&self.frame)?;
         for row in rows.iter() {
             messages.push(Message {
                 value: row.value.map(|value| self.frame.values.slice_ref(value)),
@@ -113,37 +114,6 @@ impl<T> Packed<T> {
         }
         Ok(messages)
     }
-}
-
-/// Returns the size in bytes of a frame that holds only this message.
-pub(crate) fn size_alone<T>(message: &Message<T>, stream_id: u32, sequence: u64) -> Result<usize, Error> {
-    let mut batch: Batch = Batch::from_sequence(sequence);
-    batch.push_message(Message {
-        value: message.value.clone(),
-        key: message.key.clone(),
-        sequence: Some(sequence),
-        event_time: message.event_time,
-        message_id: message.message_id.clone(),
-        headers: message.headers.clone(),
-        cursor: message.cursor.clone(),
-        token: None,
-    })?;
-    Ok(batch.pack().peek(stream_id, 1).encoded_len())
-}
-
-/// Returns the sequence of a frame's last message.
-pub(crate) fn last_sequence(frame: &Frame) -> u64 {
-    let span = if frame.sequence_deltas.is_empty() {
-        u64::from(frame.count.saturating_sub(1))
-    } else {
-        numbers(&frame.sequence_deltas).map(u64::from).sum()
-    };
-    frame.first_sequence.saturating_add(span)
-}
-
-/// The entries of a column of u32.
-pub(crate) fn numbers(column: &[u8]) -> impl Iterator<Item = u32> + '_ {
-    column.chunks_exact(4).map(|entry| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]))
 }
 
 /// The bytes that some entries have in the column that their lengths belong to.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::served::Kind;
+use super::kind::Kind;
 use super::session::{Answers, Mode};
 use super::{Outcomes, Part, Recovered, RowError, Rows, Sink};
 use crate::BoxError;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::served::Kind;
+use super::kind::Kind;
 use super::session::{Answers, Mode};
 use super::{IdempotentSink, Outcomes, Part, Recovered, RowError, Rows, Transaction};
 use crate::BoxError;

@@ -2,6 +2,7 @@
 
 mod at_least_once;
 mod idempotent;
+mod kind;
 mod queue;
 mod rows;
 mod served;

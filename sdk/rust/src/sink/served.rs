@@ -1,4 +1,4 @@
-//! What the three kinds of sinks have in common: Hello, and answers.
+//! A sink as a connector serves it: Hello and Welcome.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use futures_util::stream::poll_fn;
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
 
-use super::session::{Answers, Mode, serve};
-use super::{IdempotentSink, Recovered, Sink, TwoPhaseSink};
-use crate::BoxError;
+use super::kind::Kind;
+use super::session::{Answers, serve};
+use super::{IdempotentSink, Sink, TwoPhaseSink};
 use crate::call::{Finish, PROTOCOL_VERSION, Task, sdk};
-use crate::closing::Close;
 use crate::connect::Target;
-use crate::connector::{Attempt, Connector, Served, begin, next, no_welcome};
+use crate::connector::Connector;
 use crate::error::Error;
 use crate::names::check_sink_name;
 use crate::protocol as pb;
 use crate::protocol::sink_service_attach_request::Message as Request;
 use crate::protocol::sink_service_attach_response::Message as Response;
 use crate::protocol::sink_service_client::SinkServiceClient;
+use crate::served::{Attempt, Close, Served, begin, next, no_welcome};
 
 /// How many messages may wait for the transport.
 const OUTGOING: usize = 64;
@@ -38,28 +38,6 @@ impl Connector {
     pub fn two_phase_sink(sink: impl TwoPhaseSink) -> Self {
         Self::of(Box::new(ServedSink { kind: Arc::new(super::two_phase::TwoPhase::new(sink)) }))
     }
-}
-
-/// A kind of sink.
-pub(super) trait Kind: Send + Sync + 'static {
-    /// Its mode in the protocol.
-    const MODE: pb::SinkMode;
-
-    /// Its handler in one session.
-    type Mode: Mode;
-
-    fn name(&self) -> &str;
-
-    fn version(&self) -> &str;
-
-    /// The transactions that the sink holds.
-    fn recover(&self) -> impl Future<Output = Result<Recovered, BoxError>> + Send;
-
-    /// Closes the sink.
-    fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send;
-
-    /// Begins a session.
-    fn begin(self: &Arc<Self>, answers: Answers, task: &Task) -> Self::Mode;
 }
 
 struct ServedSink<K> {

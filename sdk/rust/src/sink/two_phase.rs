@@ -8,9 +8,9 @@ use futures_util::FutureExt;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::kind::Kind;
 use super::queue::Queue;
 use super::rows::Taken;
-use super::served::Kind;
 use super::session::{Answers, Mode};
 use super::spill::Spill;
 use super::{Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink};

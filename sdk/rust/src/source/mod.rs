@@ -3,6 +3,7 @@
 mod credit;
 mod reader;
 mod sending;
+mod served;
 mod session;
 mod starts;
 mod stream;
@@ -13,7 +14,8 @@ use std::future::{Future, ready};
 use futures_util::Stream;
 
 use crate::error::{BoxError, Error};
-use crate::message::{Item, Message, Position};
+use crate::item::Item;
+use crate::message::{Message, Position};
 
 pub(crate) use session::serve;
 pub(crate) use starts::KnownStarts;

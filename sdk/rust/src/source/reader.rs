@@ -11,10 +11,12 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::{Backlog, ReadError, Source, SourceKind};
-use crate::batch::{Batch, MAX_SEQUENCE, check_time, not_after};
+use crate::batch::{Batch, size_alone};
 use crate::error::Error;
-use crate::message::{Item, Message, Position};
-use crate::packed::{Packed, size_alone};
+use crate::frame::MAX_SEQUENCE;
+use crate::item::Item;
+use crate::message::{Message, Position, check_time, not_after};
+use crate::packed::Packed;
 use crate::settings::Settings;
 
 /// How many batches of a stream may wait for the session.

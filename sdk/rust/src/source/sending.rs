@@ -6,7 +6,7 @@ use prost::Message as _;
 
 use super::credit::Credit;
 use super::stream::{Entry, Stream};
-use crate::packed::last_sequence;
+use crate::frame::last_sequence;
 use crate::protocol as pb;
 use crate::protocol::ingest_request::Message;
 

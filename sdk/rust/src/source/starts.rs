@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Source;
-use crate::batch::MAX_SEQUENCE;
 use crate::error::Error;
+use crate::frame::MAX_SEQUENCE;
 use crate::message::Position;
 
 /// The starts that no checkpoint has yet. They outlive sessions: a restarted gateway asks again, and messages that have arrived

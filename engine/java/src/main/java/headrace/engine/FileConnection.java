@@ -41,17 +41,19 @@ final class FileConnection extends Thread {
   private static final int CHUNK = 1 << 18;
   private static final Logger LOG = LoggerFactory.getLogger("headrace.engine");
 
-  private final FileService service;
+  private final FileSystems files;
   private final SocketChannel channel;
+  private final Runnable atEnd;
   private final DataInputStream in;
   private final DataOutputStream out;
   private final byte[] chunk = new byte[CHUNK];
 
-  FileConnection(FileService service, SocketChannel channel) {
+  FileConnection(FileSystems files, SocketChannel channel, Runnable atEnd) {
     super("headrace-files-connection");
     setDaemon(true);
-    this.service = service;
+    this.files = files;
     this.channel = channel;
+    this.atEnd = atEnd;
     this.in = new DataInputStream(new BufferedInputStream(Channels.newInputStream(channel)));
     this.out =
         new DataOutputStream(new BufferedOutputStream(Channels.newOutputStream(channel), BUFFER));
@@ -67,7 +69,7 @@ final class FileConnection extends Thread {
     } catch (IOException ended) {
       LOG.info("a connection for files of checkpoints has ended: {}", ended.toString());
     } finally {
-      service.release();
+      atEnd.run();
     }
   }
 
@@ -98,7 +100,7 @@ final class FileConnection extends Thread {
   private Throwable read(String url, long offset, long length) {
     try {
       Path path = new Path(url);
-      try (FSDataInputStream stream = service.fileSystem(path).open(path)) {
+      try (FSDataInputStream stream = files.of(path).open(path)) {
         stream.seek(offset);
         for (long left = length; left > 0; ) {
           int count = (int) Math.min(left, CHUNK);
@@ -123,7 +125,7 @@ final class FileConnection extends Thread {
     try {
       try {
         Path path = new Path(url);
-        file = create(service.fileSystem(path), path);
+        file = create(files.of(path), path);
       } catch (Throwable failed) {
         failure = failed;
       }

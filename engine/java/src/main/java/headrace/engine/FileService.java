@@ -7,11 +7,8 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.PrivilegedExceptionAction;
 import java.util.concurrent.Semaphore;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileSystem;
-import org.apache.hadoop.security.UserGroupInformation;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -24,18 +21,14 @@ final class FileService extends Thread {
   private static final int MAX_SOCKET_PATH = 100;
   private static final Logger LOG = LoggerFactory.getLogger("headrace.engine");
 
-  private final UserGroupInformation user;
+  private final FileSystems files = new FileSystems();
   private final String socket;
   private final ServerSocketChannel listening;
   private final Semaphore free = new Semaphore(MAX_CONNECTIONS);
-  private volatile Configuration configuration;
 
   FileService() throws IOException {
     super("headrace-files");
     setDaemon(true);
-    // On YARN, tasks run as the user of the application, which threads of later versions of Java
-    // do not inherit.
-    this.user = UserGroupInformation.getCurrentUser();
     Path folder = Files.createTempDirectory("headrace");
     if (folder.toString().length() > MAX_SOCKET_PATH - 2) {
       Files.delete(folder);
@@ -57,7 +50,7 @@ final class FileService extends Thread {
 
   /** Opens file systems with a configuration from now on. */
   void use(Configuration latest) {
-    this.configuration = latest;
+    files.use(latest);
   }
 
   @Override
@@ -66,7 +59,7 @@ final class FileService extends Thread {
       try {
         SocketChannel channel = listening.accept();
         if (free.tryAcquire()) {
-          new FileConnection(this, channel).start();
+          new FileConnection(files, channel, free::release).start();
         } else {
           LOG.warn("more than {} connections for files of checkpoints", MAX_CONNECTIONS);
           channel.close();
@@ -76,17 +69,6 @@ final class FileService extends Thread {
         pause();
       }
     }
-  }
-
-  /** The file system of a path. */
-  FileSystem fileSystem(org.apache.hadoop.fs.Path path) throws IOException, InterruptedException {
-    PrivilegedExceptionAction<FileSystem> opening = () -> path.getFileSystem(configuration);
-    return user.doAs(opening);
-  }
-
-  /** A connection has ended. */
-  void release() {
-    free.release();
   }
 
   private static void pause() {

@@ -22,7 +22,7 @@ final class TableReader implements PartitionReader {
   static final int PAGE = 1000;
   private static final long RETRY_NANOS = Duration.ofSeconds(1).toNanos();
 
-  private final JdbcSource.Table table;
+  private final Table table;
   private final Database database;
   private final Horizon horizon;
   private final boolean once;
@@ -34,7 +34,7 @@ final class TableReader implements PartitionReader {
   private long retryAt = System.nanoTime();
 
   TableReader(
-      JdbcSource.Table table,
+      Table table,
       Database database,
       Horizon horizon,
       Optional<Position> position,

@@ -192,7 +192,7 @@ class JdbcSourceTest {
       columns = Column.of(connection, "orders");
     }
     Growth growth = Growth.by(List.of("id"), columns);
-    var table = new JdbcSource.Table("orders", growth, growth.id(), Optional.empty(), columns, "");
+    var table = new Table("orders", growth, growth.id(), Optional.empty(), columns, "");
     try (Connection slow = tables.connect();
         Statement statement = slow.createStatement();
         TableReader reader =
