@@ -15,7 +15,7 @@ from tests.test_layers import ROOT, modules
 
 from headrace.configuration import takes_duration
 from headrace.connectors import CONNECTORS
-from headrace.deploy.configuration import GatewayOptions, PipelineOptions
+from headrace.deploy.tables import GatewayOptions, PipelineOptions
 from headrace.gateway.config import Config
 
 PACKAGES = (

@@ -96,7 +96,7 @@ def role(planned: Plan, name: str) -> Role:
 def words(role: Role, address: str | None) -> list[str]:
     """A command line after the interpreter and the module."""
     command = role.command(address)
-    assert command[1:3] == ["-m", "headrace.cli.supervised"]
+    assert command[1:3] == ["-m", "headrace.cli.under_supervisor"]
     return command[3:]
 
 

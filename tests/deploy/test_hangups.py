@@ -16,7 +16,7 @@ from tests.deploy.test_processes import DEADLINE_S
 
 from headrace.deploy.command_output import output_of
 from headrace.deploy.writer_process import WriterProcess
-from headrace.processes import OwnedProcess, supervised
+from headrace.processes import OwnedProcess, under_supervisor
 
 
 @dataclass
@@ -36,13 +36,13 @@ class Case:
 
 def gateway(folder: Path) -> Case:
     ready = folder / "address"
-    return Case(supervised("gateway", "--listen", "127.0.0.1:0", "--ready-file", str(ready)), lambda _: ready.exists())
+    return Case(under_supervisor("gateway", "--listen", "127.0.0.1:0", "--ready-file", str(ready)), lambda _: ready.exists())
 
 
 def connector(folder: Path) -> Case:
     # Nobody listens there: it waits.
     words = ("--path", str(folder / "*.txt"), "--source", "lines", "--gateway", "127.0.0.1:9", "--verbose")
-    return Case(supervised("connector", "run", "file", *words), lambda log: "SIGHUP: reading certificates again" in log)
+    return Case(under_supervisor("connector", "run", "file", *words), lambda log: "SIGHUP: reading certificates again" in log)
 
 
 def foreign_connector(folder: Path) -> Case:
@@ -50,14 +50,14 @@ def foreign_connector(folder: Path) -> Case:
     begun = folder / "begun"
     add(folder / "connectors", "lines", MANIFEST, run=f"#!/bin/sh\ntouch '{begun}'\nexec sleep 600\n")
     words = ("connector", "run", "lines", "--source", "lines", "--gateway", "127.0.0.1:9")
-    return Case(supervised(*words), lambda _: begun.exists(), -signal.SIGTERM)
+    return Case(under_supervisor(*words), lambda _: begun.exists(), -signal.SIGTERM)
 
 
 def application(folder: Path) -> Case:
     """While it is imported, which is before Spark starts."""
     begun = folder / "begun"
     (folder / "app.py").write_text(f"import time, headrace.pipelines\nopen({str(begun)!r}, 'w')\ntime.sleep(600)\n")
-    return Case(supervised("run", str(folder / "app.py")), lambda _: begun.exists(), -signal.SIGTERM)
+    return Case(under_supervisor("run", str(folder / "app.py")), lambda _: begun.exists(), -signal.SIGTERM)
 
 
 def spark_program(folder: Path) -> Case:

@@ -20,8 +20,8 @@ from headrace.engine.checkpoint.runs import MAX_SEGMENTS, Run, RunLog, Segment
 from headrace.engine.checkpoint.votes import Votes
 from headrace.engine.sink.options import parse_sink
 from headrace.engine.source.options import parse
+from headrace.engine.spark.detach import detach
 from headrace.engine.spark.execution import Execution
-from headrace.engine.spark.listener import detach
 from headrace.engine.spark.reporter import CommitReporter
 from headrace.engine.spark.reporting import CommitLog, ReportedRun
 from headrace.engine.wire.gateway_options import Defaults

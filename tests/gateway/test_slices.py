@@ -112,7 +112,7 @@ async def test_a_status_is_taken_in_slices(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(4_000):
         gateway.stream(f"orders/{number}")
         pipeline.committed[f"orders/{number}"] = Position(0, number)
-    for name in ("add_stream", "_sink", "_session"):
+    for name in ("add_stream", "sink_status", "_session"):
         turns.counted("headrace.gateway.core.status.snapshot", name, monkeypatch)
     position = import_module("headrace.gateway.core.base.position")
     monkeypatch.setattr(position.pb, "StreamPosition", turns.counting(position.pb.StreamPosition))

@@ -1,4 +1,4 @@
-//! What a source yields.
+//! The items of the stream of `Source::read`.
 
 use crate::batch::Batch;
 use crate::message::Message;

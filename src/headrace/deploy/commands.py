@@ -7,8 +7,9 @@ from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
 from headrace.contract.settings import OF_GATEWAY, OF_QUERY, OF_RUN, TLS, TLS_CA, TLS_CERT, TLS_KEY
-from headrace.deploy.configuration import Deployment, PipelineOptions, QueryOptions
-from headrace.processes import supervised
+from headrace.deploy.configuration import Deployment
+from headrace.deploy.tables import PipelineOptions, QueryOptions
+from headrace.processes import under_supervisor
 
 
 def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
@@ -19,7 +20,7 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
         listen: The address of the previous start, to be kept; None at the first start.
     """
     options = deployment.gateway
-    words = supervised("gateway")
+    words = under_supervisor("gateway")
     for name, setting in OF_GATEWAY.items():
         words += setting.words(listen if name == "listen" and listen is not None else getattr(options, name))
     return words if deployment.env_file is None else [*words, "--env-file", str(deployment.env_file)]
@@ -27,7 +28,7 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
 
 def connector_command(deployment: Deployment, name: str, address: str) -> list[str]:
     """Returns the command that runs a connector."""
-    words = supervised("connector", "run", "-c", f"{deployment.path}:{name}", "--verbose")
+    words = under_supervisor("connector", "run", "-c", f"{deployment.path}:{name}", "--verbose")
     return words if deployment.connectors[name].gateway.address is not None else [*words, "--gateway", address]
 
 
@@ -35,13 +36,13 @@ def replay_command(options: GatewayTable, folder: Path, address: str, source: st
     """Returns the command that replays the dead letters in a folder."""
     # In one word with their options, since callers of the gateway choose them.
     chosen = [f"--source={source}", *([f"--sink={refused_by}"] if refused_by is not None else [])]
-    words = supervised("dead-letters", "replay-files", str(folder.absolute()), *chosen, "--verbose")
+    words = under_supervisor("dead-letters", "replay-files", str(folder.absolute()), *chosen, "--verbose")
     return [*words, "--gateway", options.address or address, *_tls(options)]
 
 
 def pipeline_command(options: PipelineOptions, address: str, *, figures: bool) -> list[str]:
     """Returns the command that runs the application; with `figures`, it may ask the gateway for the figures of its streams."""
-    words = supervised("run", options.app, "--gateway", options.gateway.address or address)
+    words = under_supervisor("run", options.app, "--gateway", options.gateway.address or address)
     words += [word for name, setting in OF_RUN.items() for word in setting.words(getattr(options, name))]
     return [*words, *([] if figures else ["--no-figures"]), *_tls(options.gateway)]
 
@@ -60,7 +61,7 @@ def spark_settings(options: QueryOptions) -> Mapping[str, str]:
 
 def graph_command(options: PipelineOptions) -> list[str]:
     """Returns the command that prints the application's graph as JSON, and ends with its supervisor."""
-    return supervised("run", options.app, "--dry-run", "--json")
+    return under_supervisor("run", options.app, "--dry-run", "--json")
 
 
 def reachable(address: str) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 from headrace.configuration import nearest
 from headrace.deploy.command_output import output_of
 from headrace.deploy.commands import graph_command
-from headrace.deploy.configuration import Deployment, PipelineOptions
+from headrace.deploy.configuration import Deployment
 from headrace.deploy.environment import environment
 from headrace.deploy.errors import CannotRun
 from headrace.deploy.signals import IsStopped, never
+from headrace.deploy.tables import PipelineOptions
 
 _WITHIN_S = 120.0
 

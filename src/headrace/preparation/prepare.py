@@ -13,7 +13,7 @@ from headrace.contract.errors import HeadraceError
 from headrace.engine.spark.class_archive import class_archive
 from headrace.machine.owned_folder import remove
 from headrace.machine.ports import free_address
-from headrace.processes import OwnedProcess, process_group, supervised
+from headrace.processes import OwnedProcess, process_group, under_supervisor
 
 _MESSAGES = 5_000
 _WITHIN_S = 600.0
@@ -99,9 +99,9 @@ def _job(folder: Path, archive: Path) -> dict[str, list[str]]:
     writes = ["--path", str(folder / "out"), "--sink", "counts", "--format", "lines", "--gateway", address]
     training = ["headrace.preparation.training", address, str(folder), str(_MESSAGES), str(archive)]
     return {
-        "gateway": supervised("gateway", "--listen", address),
-        "source": supervised("connector", "run", "file", *reads),
-        "sink": supervised("connector", "run", "file-sink", *writes),
+        "gateway": under_supervisor("gateway", "--listen", address),
+        "source": under_supervisor("connector", "run", "file", *reads),
+        "sink": under_supervisor("connector", "run", "file-sink", *writes),
         "spark": [sys.executable, "-m", *training],
     }
 

@@ -1,6 +1,6 @@
 """Starts, kills and restarts processes, for deployments, the demo, the benchmarks and the chaos tests."""
 
-from headrace.processes.group import end_with_supervisor, headrace, process_group, spark_environ, supervised
+from headrace.processes.group import end_with_supervisor, headrace, process_group, spark_environ, under_supervisor
 from headrace.processes.java import JavaMissing, find_java, require_java
 from headrace.processes.memory_kills import MemoryKills, RecentKills, memory_kills
 from headrace.processes.of_session import Orphans, executors, memory_of_sessions
@@ -30,5 +30,5 @@ __all__ = [
     "require_java",
     "scratch_folder",
     "spark_environ",
-    "supervised",
+    "under_supervisor",
 ]

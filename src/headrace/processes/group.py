@@ -22,7 +22,7 @@ def process_group(
 ) -> Iterator[dict[str, OwnedProcess]]:
     """Yields processes by name, none of them started. All are killed when the block ends, even by an error.
 
-    If this process is killed, the block does not end. Only commands that watch for that end then, such as `supervised` ones.
+    If this process is killed, the block does not end. Only commands of `under_supervisor` end then.
 
     Args:
         commands: Their command lines, by name.
@@ -49,9 +49,9 @@ def headrace(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "headrace.cli", *arguments]
 
 
-def supervised(*arguments: str) -> list[str]:
+def under_supervisor(*arguments: str) -> list[str]:
     """Returns the command line of `headrace` with these arguments, for an `OwnedProcess` that `ends_with_parent`."""
-    return [sys.executable, "-m", "headrace.cli.supervised", *arguments]
+    return [sys.executable, "-m", "headrace.cli.under_supervisor", *arguments]
 
 
 def spark_environ(scratch: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-//! What the three kinds of sinks have in common.
+//! A trait that the three kinds of sinks share.
 
 use std::sync::Arc;
 

@@ -1,27 +1,25 @@
 """The `nats-consumer` source: a durable consumer, whose messages are acknowledged once they are in the checkpoint."""
 
-import asyncio
-import contextlib
 import logging
-import math
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import cast
 
-import nats.errors
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, RetentionPolicy, StreamInfo
 from nats.js.errors import NotFoundError
 
 from headrace.connectors.nats._errors import NatsRefused
 from headrace.connectors.nats._parameters import NatsConsumerParameters
+from headrace.connectors.nats.ack_deadlines import ack_wait, extending
 from headrace.connectors.nats.client import Client
 from headrace.connectors.nats.columns import Delivered, batch_of, delivered
 from headrace.connectors.nats.connection import consumer_config, jetstream, stream_info
+from headrace.connectors.nats.consumer_check import check_consumer, described
 from headrace.connectors.nats.jetstream_source import JetStreamSource
 from headrace.connectors.nats.pull import Pull, PullLimits
-from headrace.connectors.nats.unsettled import Unsettled, give_back, say
+from headrace.connectors.nats.unsettled import Unsettled, give_back
 from headrace.connectors.waiting import fine, goes_on, is_near, waits, warns
 from headrace.contract.counts import counted
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
@@ -29,7 +27,6 @@ from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, Sour
 log = logging.getLogger(__name__)
 
 _GIVE_UP = b"+TERM"
-_DEFAULT_ACK_WAIT_S = 30.0
 _DEFAULT_ACK_PENDING = 20_000
 _PAUSE = "pause"
 _LIMIT = "max_deliver"
@@ -47,7 +44,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
     def __init__(self, parameters: NatsConsumerParameters) -> None:
         """Creates the source, without connecting."""
         super().__init__(parameters)
-        self._what = _what(parameters)
+        self._what = described(parameters)
         self._settled: dict[int, None] = {}
         self._unsettled = Unsettled(self._settled)
         self._created: datetime | None = None
@@ -105,7 +102,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         unsettled.connected(client)
         leaving = True
         try:
-            async with pull, _keeping(client, pull, unsettled, consumer.config):
+            async with pull, extending(client, pull, unsettled, consumer.config):
                 if not self._pending:
                     yield None
                 while True:
@@ -248,7 +245,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         if info.num_ack_pending:
             log.warning(
                 "%s: %s unacknowledged by other readers; a killed reader's messages are redelivered within %.0f s",
-                self._what, counted(info.num_ack_pending, "message", "is"), _ack_wait(config),
+                self._what, counted(info.num_ack_pending, "message", "is"), ack_wait(config),
             )  # fmt: skip
         if config.max_deliver and config.max_deliver > 0:
             log.warning("%s: the server stops redelivering a message after %d deliveries", self._what, config.max_deliver)
@@ -299,51 +296,3 @@ def _identity(info: ConsumerInfo) -> bytes:
     """Returns what tells a consumer from one that is created under the same name later."""
     created = info.created
     return b"" if created is None else created.astimezone(UTC).isoformat(timespec="microseconds").encode()
-
-
-def check_consumer(info: ConsumerInfo, parameters: NatsConsumerParameters) -> None:
-    """Checks that a consumer is suitable for this connector.
-
-    Raises:
-        NatsRefused: It is not suitable.
-    """
-    what, config, wanted = _what(parameters), info.config, set(parameters.subjects)
-    filters = {config.filter_subject, *(config.filter_subjects or ())} - {None, ""}
-    if config.deliver_subject:
-        raise NatsRefused(f"{what} is a push consumer; name a pull consumer, or one that does not exist yet")
-    if config.ack_policy != AckPolicy.EXPLICIT:
-        raise NatsRefused(f"{what} has ack policy {config.ack_policy}; name one with explicit acknowledgements")
-    if config.headers_only:
-        raise NatsRefused(f"{what} has headers_only: its messages come without their values; name one that delivers them")
-    if wanted and filters != wanted:
-        found = ", ".join(sorted(map(str, filters))) or "all subjects"
-        raise NatsRefused(f"{what} reads {found}; delete it, or remove the parameter subjects")
-
-
-def _what(parameters: NatsConsumerParameters) -> str:
-    """Describes the consumer, for messages."""
-    return f"consumer {parameters.consumer} of stream {parameters.stream}"
-
-
-@asynccontextmanager
-async def _keeping(client: Client, pull: Pull, unsettled: Unsettled, config: ConsumerConfig) -> AsyncIterator[None]:
-    """Extends the acknowledgement deadline of all unacknowledged messages while the body runs."""
-    seconds = _ack_wait(config) / 3
-
-    async def keep() -> None:
-        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            while True:
-                await asyncio.sleep(seconds)
-                await say(client, [*unsettled.replies, *(message.reply for message in pull.left)], b"+WPI")
-
-    task = asyncio.create_task(keep(), name="headrace extends acknowledgement deadlines")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
-def _ack_wait(config: ConsumerConfig) -> float:
-    """Returns the earliest time after which a message is redelivered, in seconds."""
-    return min(config.ack_wait or _DEFAULT_ACK_WAIT_S, *(config.backoff or (math.inf,)))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from nats.js.errors import NotFoundError
 
 from headrace.connectors._connector import Implementation
-from headrace.connectors.nats._consumer import NatsConsumerSource, check_consumer
+from headrace.connectors.nats._consumer import NatsConsumerSource
 from headrace.connectors.nats._core import NatsCoreSource
 from headrace.connectors.nats._errors import NatsRefused
 from headrace.connectors.nats._parameters import (
@@ -22,6 +22,7 @@ from headrace.connectors.nats._sink import NatsSink
 from headrace.connectors.nats._source import NatsSource, check_retention
 from headrace.connectors.nats.client import Client
 from headrace.connectors.nats.connection import connected, jetstream, stream_info
+from headrace.connectors.nats.consumer_check import check_consumer
 from headrace.contract.counts import counted
 
 P = TypeVar("P", bound=NatsConnection)

@@ -8,7 +8,8 @@ import json
 from dataclasses import dataclass
 
 from headrace.engine._errors import CheckpointError
-from headrace.engine.checkpoint.log import DROPPED, STEPS, UNFINISHED, Dropped, logged_batch, owner_named_in
+from headrace.engine.checkpoint.log import DROPPED, STEPS, UNFINISHED, Dropped, owner_named_in
+from headrace.engine.checkpoint.logged_batch import logged_batch
 from headrace.engine.checkpoint.manifests import MANIFESTS, Manifest, ManifestLog
 from headrace.engine.checkpoint.position import Offset
 from headrace.engine.checkpoint.runs import RUNS, RunLog

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine.checkpoint.folder import HadoopFolder
-from headrace.engine.checkpoint.position import Offset
+from headrace.engine.checkpoint.logged_batch import LoggedBatch, logged_batch
 from headrace.engine.checkpoint.runs import RUNS, RunLog, Segment
 from headrace.engine.master import refuse_connect
 from headrace.pipelines.runtime import Fingerprint
@@ -22,24 +22,6 @@ STEPS = "headrace-steps"
 HISTORY = "headrace-history"
 SPARK_STATES = "state"
 _OWNER = "headraceRun"
-_PARTITIONS = "spark.sql.shuffle.partitions"
-
-
-@dataclass(frozen=True)
-class LoggedBatch:
-    """A micro-batch of the offset log.
-
-    Attributes:
-        batch: Its number.
-        partitions: The number of shuffle partitions, which is fixed for a checkpoint.
-        offsets: Where the micro-batch ends in each Headrace source.
-        planned_ms: When it was planned, in milliseconds since 1970.
-    """
-
-    batch: int
-    partitions: int
-    offsets: tuple[Offset, ...]
-    planned_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -282,22 +264,6 @@ class CheckpointLog:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
-
-
-def logged_batch(batch: int, text: str, checkpoint: str) -> LoggedBatch:
-    """The micro-batch that an entry of an offset log describes.
-
-    Raises:
-        CheckpointError: The entry is not in Spark's format.
-    """
-    try:
-        _, metadata, *offsets = text.splitlines()
-        own = tuple(offset for offset in map(Offset.parse, offsets) if offset is not None)
-        noted = json.loads(metadata)
-        return LoggedBatch(batch, int(noted["conf"][_PARTITIONS]), own, int(noted.get("batchTimestampMs", 0)))
-    except (ValueError, KeyError) as error:
-        where = f"{checkpoint}/offsets/{batch}"
-        raise CheckpointError(f"{where} is not an entry of Spark's offset log ({type(error).__name__}: {error})") from None
 
 
 def owner_named_in(entry: str) -> str | None:

@@ -13,7 +13,8 @@ from headrace.engine.history.index import ALL, Index
 from headrace.engine.history.listing import files_at
 from headrace.engine.history.live import Repeated
 from headrace.engine.history.request import ColumnNames, History
-from headrace.engine.history.rows import Integers, Rows, check, has_sequences, read, row_groups
+from headrace.engine.history.row_columns import Integers, Rows
+from headrace.engine.history.rows import check, has_sequences, read, row_groups
 from headrace.engine.history.run import Part, Place, members
 
 SLICE_MESSAGES = 65_536

@@ -1,46 +1,24 @@
 """The rows of a part of a file, as messages in Arrow's columns."""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.contract.columns import MAX_TIME, MIN_TIME, NULL_TIME
-from headrace.engine._errors import HistoryError, OptionError
+from headrace.contract.columns import NULL_TIME
+from headrace.engine._errors import HistoryError
 from headrace.engine.history.files import PARQUET, File
-from headrace.engine.history.request import UNITS, WHOLE_ROW, ColumnNames, parse_time
+from headrace.engine.history.lines import Lines
+from headrace.engine.history.request import UNITS, WHOLE_ROW, ColumnNames
+from headrace.engine.history.row_columns import Integers, Rows, checked_times, time_column
 
-Integers = npt.NDArray[np.int64]
 VALUE = "value"
 _ROWS_AT_ONCE = 65_536
-_TIME = pa.timestamp("us", tz="UTC")
 _HEADERS = pa.list_(pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())]))
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a file.
-
-    Attributes:
-        first: The number of the first one in its part.
-        messages: The columns `value` and `event_time`, and `key`, `message_id` and `headers` if the file contains them;
-            None if the caller asked for times, streams and sequences only.
-        times: The event times, NULL_TIME for none.
-        streams: The stream of each; None if the file has no such column.
-        sequences: The sequence of each; None if the file has no such column.
-    """
-
-    first: int
-    messages: pa.Table | None
-    times: Integers
-    streams: list[str] | None
-    sequences: Integers | None
 
 
 def has_sequences(file: File, names: ColumnNames) -> bool:
@@ -88,7 +66,7 @@ def read(file: File, begin: int, end: int, names: ColumnNames, *, ordered: bool,
         HistoryError: The file cannot be read, or a column is missing or has another type.
     """
     if file.kind != PARQUET:
-        yield _Lines(file, begin, names, ordered, whole).rows(file.text(begin, end))
+        yield Lines(file, begin, names, ordered, whole).rows(file.text(begin, end))
         return
     first = 0
     with file.open() as opened:
@@ -137,7 +115,7 @@ def _of_table(file: File, first: int, table: pa.Table, names: ColumnNames, order
         values = pa.array([_row_text(row) for row in table.to_pylist()], pa.binary())
     else:
         values = _bytes(file, _column(file, table, names.value or VALUE, "value"), names.value or VALUE)
-    columns: dict[str, Any] = {"value": values, "event_time": _time_column(times)}
+    columns: dict[str, Any] = {"value": values, "event_time": time_column(times)}
     if names.key in table.column_names:
         columns["key"] = _bytes(file, table.column(names.key), names.key)
     if names.message_id in table.column_names:
@@ -199,25 +177,6 @@ def _in_microseconds(file: File, times: Integers, unit: str) -> Integers:
     return np.where(times == NULL_TIME, NULL_TIME, times * factor // divisor)
 
 
-def checked_times(file: File, times: Integers) -> Integers:
-    """Event times, if they are in the years 1 to 9999.
-
-    Raises:
-        HistoryError: One is not.
-    """
-    outside = (times != NULL_TIME) & ((times < MIN_TIME) | (times > MAX_TIME))
-    if outside.any():
-        raise HistoryError(
-            f"history {file.path}: the event time {int(times[outside][0])} is not in the years 1 to 9999; is its unit another "
-            "one, such as event_time=at:ms?"
-        )
-    return times
-
-
-def _time_column(times: Integers) -> pa.Array:
-    return pa.array(times, pa.int64(), mask=times == NULL_TIME).cast(_TIME)
-
-
 def _row_text(row: dict[str, Any]) -> bytes:
     return json.dumps(row, default=_plain, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -229,75 +188,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-@dataclass(frozen=True)
-class _Lines:
-    """Reads lines of JSON, each of which is a message; its value is the line, unless a column is named."""
-
-    file: File
-    begin: int
-    names: ColumnNames
-    ordered: bool
-    whole: bool
-
-    def rows(self, text: bytes) -> Rows:
-        lines = [line for line in text.split(b"\n") if line.strip()]
-        found = [self._document(line) for line in lines]
-        times = checked_times(self.file, np.array([self._time(document) for document in found], np.int64))
-        streams = sequences = None
-        if self.ordered:
-            streams = [str(self._field(document, self.names.stream)) for document in found]
-            sequences = np.array([int(self._field(document, self.names.sequence)) for document in found], np.int64)
-        return Rows(0, self._messages(lines, found, times) if self.whole else None, times, streams, sequences)
-
-    def _messages(self, lines: Sequence[bytes], documents: Sequence[dict[str, Any]], times: Integers) -> pa.Table:
-        names, values = self.names, list[bytes | None](lines)
-        if names.value not in (None, WHOLE_ROW):
-            values = [_text(self._field(document, names.value)) for document in documents]
-        columns = {"value": pa.array(values, pa.binary()), "event_time": _time_column(times)}
-        if names.key:
-            columns["key"] = pa.array([_text(document.get(names.key)) for document in documents], pa.binary())
-        if names.message_id:
-            ids = [_text(document.get(names.message_id)) for document in documents]
-            columns["message_id"] = pa.array([None if each is None else each.decode() for each in ids], pa.string())
-        return pa.table(columns)
-
-    def _document(self, line: bytes) -> dict[str, Any]:
-        try:
-            document = json.loads(line)
-        except ValueError as error:
-            raise self._wrong(f"{error}: {line[:60]!r}") from None
-        if not isinstance(document, dict):
-            raise self._wrong(f"a line is no JSON object: {line[:60]!r}")
-        return document
-
-    def _field(self, document: dict[str, Any], name: str) -> Any:
-        if name not in document:
-            raise self._wrong(f"a line has no field {name}: {json.dumps(document)[:60]}")
-        return document[name]
-
-    def _time(self, document: dict[str, Any]) -> int:
-        if self.ordered and self.names.event_time not in document:
-            return NULL_TIME
-        value = self._field(document, self.names.event_time)
-        if value is None:
-            return NULL_TIME
-        if isinstance(value, str):
-            try:
-                return parse_time(value)
-            except OptionError:
-                raise self._wrong(f"{value!r} is no event time in ISO 8601 with its distance to UTC") from None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._wrong(f"{value!r} is no event time")
-        factor, divisor = UNITS[self.names.unit]
-        return int(value * factor // divisor)
-
-    def _wrong(self, what: str) -> HistoryError:
-        return HistoryError(f"history {self.file.path}, after byte {self.begin}: {what}")
-
-
-def _text(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()

@@ -12,7 +12,8 @@ from headrace.contract.columns import MAX_DELTA
 from headrace.engine.codec import Columns, columns, frames
 from headrace.engine.history.files import File
 from headrace.engine.history.request import ColumnNames
-from headrace.engine.history.rows import Integers, Rows, read
+from headrace.engine.history.row_columns import Integers, Rows
+from headrace.engine.history.rows import read
 
 Place = tuple[int, int, int]
 """Where a message stands: its event time, its part and its row; or its sequence, without a part and a row (-1)."""

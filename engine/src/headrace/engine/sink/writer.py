@@ -18,9 +18,10 @@ from headrace.engine._errors import SinkRefused
 from headrace.engine.codec import ERROR
 from headrace.engine.collector import freeze_modules
 from headrace.engine.sink.dead_letters import dead_letters, divided
-from headrace.engine.sink.delivery import Attempt, Delivery, vote
+from headrace.engine.sink.delivery import Attempt, Delivery
 from headrace.engine.sink.options import RUN_NUMBER, SinkOptions
 from headrace.engine.sink.spool import Spool
+from headrace.engine.sink.vote import vote
 from headrace.engine.wire.connection import Connection
 from headrace.logs.output import configure_from_environment
 from headrace.protocol.v1 import sink_pb2

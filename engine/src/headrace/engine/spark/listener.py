@@ -6,43 +6,33 @@ detaches the query with the committed positions, so that the last batch is ackno
 """
 
 import logging
-import os
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import grpc
 from pyspark.sql import SparkSession
 
 from headrace.contract.errors import HeadraceError
-from headrace.contract.names import CONTINUES
-from headrace.engine.checkpoint.log import Predecessor
-from headrace.engine.checkpoint.position import Offset, to_stream_positions
-from headrace.engine.checkpoint.runs import drop_unnamed_entries
-from headrace.engine.checkpoint.votes import Votes
-from headrace.engine.sink.options import SinkOptions
-from headrace.engine.source.fetch import PipelineRun
 from headrace.engine.source.options import Options
 from headrace.engine.spark.application_sink import fault_of, metrics_of, remove_handler, tell_committed, tell_run
 from headrace.engine.spark.batches import BatchedRun, BatchReporter, Logged, offsets_of
 from headrace.engine.spark.commit_logs import begin_run, end_run
 from headrace.engine.spark.counts import log_counts, stages_of
+from headrace.engine.spark.detach import detach, options_of
 from headrace.engine.spark.execution import Execution
 from headrace.engine.spark.heartbeats import Heartbeats
 from headrace.engine.spark.jvm_classes import CHECKPOINTS, NAMED_CHECKPOINTS
 from headrace.engine.spark.reporter import CommitReporter
-from headrace.engine.spark.reporting import CommitLog, ReportedRun, StoppedAtStart
+from headrace.engine.spark.reporting import ReportedRun, StoppedAtStart
 from headrace.engine.spark.run_faults import Executors, failed, local_folders
+from headrace.engine.spark.run_start import begin_reported_run, check_not_gone, of_predecessor
 from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
-from headrace.engine.wire.connection import Connection, to_error
 from headrace.engine.wire.gateway_options import Defaults
-from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_ORIGIN_OTHER_RUN, RunFault
 
-DETACH_TIMEOUT_S = 2.0
 ASYNC_REFUSED = (
     "Headrace does not support asyncProgressTrackingEnabled: Spark then plans a batch before the previous one is in the "
     "commit log, and messages would be acknowledged too early. Remove the option from writeStream; nothing was processed"
@@ -142,7 +132,7 @@ class QueryListener:
         for start, end in offsets_of(progress):
             run = watched.batched.get(end.pipeline)
             if run is None:
-                options = _options_of(watched.sources, end)
+                options = options_of(watched.sources, end)
                 if options is None:
                     continue
                 run = watched.batched[end.pipeline] = BatchedRun(options, watched.execution.history)
@@ -208,17 +198,15 @@ class QueryListener:
                 raise HeadraceError(
                     f"{execution.checkpoint} is incomplete, since its creation did not finish; delete it, and create it again"
                 )
-            _check_not_gone(execution, sources)
-            reported = _begin_run(execution, query_id, run_id, options)
+            check_not_gone(execution, sources)
+            reported = begin_reported_run(execution, query_id, run_id, options)
             reported.readers |= {source.pipeline for source in sources if source.pipeline is not None}
             last = execution.last_committed()
             if last is not None:
                 reported.readers |= {offset.pipeline for offset in execution.offsets(last)}
             elif options is not None and len(reported.readers) < len(sources):
                 reported.find_readers = lambda: {offset.pipeline for offset in execution.offsets(0)}
-            followed = (
-                tuple(_of_predecessor(query, reported) for query in execution.predecessors()) if options is not None else ()
-            )
+            followed = tuple(of_predecessor(query, reported) for query in execution.predecessors()) if options is not None else ()
             if options is not None and options.run is not None:
                 reported.measure = partial(metrics_of, options.run)
             executors = Executors(self._spark)
@@ -241,50 +229,6 @@ class QueryListener:
         return _Watched(execution, sources, reported, followed)
 
 
-def _check_not_gone(execution: Execution, sources: tuple[Options, ...]) -> None:
-    """Checks that a query which a supervisor has started again finds its checkpoint.
-
-    Raises:
-        HeadraceError: The checkpoint is new: a query without it would process again whatever its sources still have.
-    """
-    continued = set(os.environ.get(CONTINUES, "").split(",")) & {source.pipeline for source in sources}
-    if not continued or execution.last_committed() is not None:
-        return
-    # A driver that ends may write its run once more where its checkpoint was.
-    if execution.runs.is_empty or execution.runs.has_committed:
-        raise HeadraceError(
-            f"{execution.checkpoint} is empty, although {', '.join(sorted(map(str, continued)))} has used it since its "
-            "deployment was started: it was removed, or its disk is no longer mounted. Restore it, such as from a backup; to "
-            "begin anew, with all that the sources still have, restart the deployment. Nothing was processed"
-        )
-
-
-def _begin_run(execution: Execution, query_id: str, run_id: str, options: SinkOptions | None) -> ReportedRun:
-    """Records a run as the current one of its checkpoint.
-
-    Raises:
-        Replaced: Another run started at the same time.
-    """
-    runs, last = execution.runs, execution.last_committed()
-    run = runs.begin(run_id, last, execution.owner, options.sinks if options is not None else ())
-    # From now on, no run before this one adds an entry: it would find this one's file, or not find its own.
-    drop_unnamed_entries(execution.commits)
-    execution.set_run_number(run.number)
-    commits = CommitLog(
-        last=execution.last_committed,
-        owner=execution.owner,
-        fail=partial(_fail, execution),
-        is_stopped=lambda: execution.is_stopped,
-    )
-
-    def write_votes(text: str) -> None:
-        runs.check(run)
-        execution.write_votes(text)
-
-    votes = Votes(execution.read_votes, write_votes, {"query": query_id, "run": run_id})
-    return ReportedRun(query_id, run, options, commits, runs, votes, committed=last)
-
-
 def _failure(spark: SparkSession, execution: Execution) -> RunFault | None:
     """Why a query has ended, if by an error."""
     error = execution.error
@@ -295,17 +239,6 @@ def _failure(spark: SparkSession, execution: Execution) -> RunFault | None:
     return failed(batch, error, execution.checkpoint, local_folders(spark))
 
 
-def _of_predecessor(query: Predecessor, reported: ReportedRun) -> ReportedRun:
-    """The commits of a query that another one has replaced."""
-    run = replace(reported.run, earlier=query.segments)
-    return ReportedRun(query.query, run, reported.options, committed=query.committed)
-
-
-def _fail(execution: Execution, reason: str) -> None:
-    """Ends a running query, in another thread, since the query's thread may wait for the caller."""
-    threading.Thread(target=execution.fail, args=(reason,), name="headrace-replaced", daemon=True).start()
-
-
 def _refuse(execution: Execution, query_id: str, reason: str) -> None:
     log.error("%s", reason, extra={"query": query_id})
     try:
@@ -313,41 +246,6 @@ def _refuse(execution: Execution, query_id: str, reason: str) -> None:
     except Exception:
         threading.Thread(target=execution.stop, name="headrace-refusal", daemon=True).start()
         raise
-
-
-def _options_of(sources: tuple[Options, ...], offset: Offset) -> Options | None:
-    """The options of the source that an offset is of; None if more than one could be it."""
-    named = [s for s in sources if s.pipeline == offset.pipeline]
-    unnamed = {s for s in sources if s.pipeline is None}
-    candidates = named or (list(unnamed) if len(unnamed) == 1 else [])
-    return candidates[0] if candidates else None
-
-
-def detach(execution: Execution, reported: ReportedRun, sources: tuple[Options, ...]) -> None:
-    """Detaches a run that has ended from its gateways, unless another one has taken over its checkpoint."""
-    last = execution.last_committed()
-    offsets = () if last is None else tuple(execution.offsets(last))
-    # In this order: an offset that a newer run has committed names that run, whose file in the run log is older.
-    if reported.is_replaced():
-        return
-    for offset in offsets:
-        _detach(sources, offset)
-
-
-def _detach(sources: tuple[Options, ...], offset: Offset) -> None:
-    options = _options_of(sources, offset)
-    if offset.run_number is None or options is None:
-        return
-    connection = Connection.of(options)
-    request = pb.DetachRequest(
-        pipeline=PipelineRun(offset.pipeline, offset.run_number, offset.run_id, offset.checkpoint).to_proto(options),
-        committed=to_stream_positions(offset.streams),
-    )
-    try:
-        connection.stub().Detach(request, timeout=DETACH_TIMEOUT_S, metadata=connection.metadata)
-    except grpc.RpcError as error:
-        fields = {"pipeline": offset.pipeline}
-        log.info("could not send the last commit to the gateway: %s", to_error(error, connection), extra=fields)
 
 
 def watch_queries(spark: SparkSession, defaults: Defaults) -> None:

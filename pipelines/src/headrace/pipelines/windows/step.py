@@ -4,10 +4,9 @@ Whether a value is late is decided in `late`. A window's result is emitted when 
 before the next value of its key, or at the end of the micro-batch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from itertools import islice
 from typing import Any
 
 from headrace.pipelines._errors import no_time
@@ -23,51 +22,11 @@ from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, StepPass
 from headrace.pipelines.time.present import Present
 from headrace.pipelines.time.time import END, in_words
 from headrace.pipelines.windows.late import Late, overlap, windows_that_take
+from headrace.pipelines.windows.open_windows import OpenWindows, OpenWindowsClass
 from headrace.pipelines.windows.windows import Bounds, Grid, Session
 
-_LAYOUT = "open windows"
 _NOW = 0
 """Where the index by the clock has keys with windows that have changed: all of them are due with the next early results."""
-
-
-class OpenWindows:
-    """The open windows of a key.
-
-    Attributes:
-        windows: The accumulator of each.
-        ends: The end of the first one.
-        stream: The stream of the last element that was added.
-        sequence: Its sequence.
-        news: The windows that have changed since their last early result, if they have early results.
-    """
-
-    __slots__ = ("ends", "news", "sequence", "stream", "windows")
-
-    def __init__(self, windows: dict[Bounds, Any], stream: str, sequence: int, news: Iterable[Bounds] = ()) -> None:
-        self.windows, self.stream, self.sequence, self.news = windows, stream, sequence, set(news)
-        self.ends = min((end for _, end in windows), default=END)
-
-
-@dataclass(frozen=True)
-class OpenWindowsClass(StateClass):
-    """Stores open windows, with their accumulators as states."""
-
-    def pack(self, states: Sequence[Any]) -> bytes:
-        """Open windows as bytes."""
-        counts = [len(opened.windows) for opened in states]
-        bounds = [bounds for opened in states for bounds in opened.windows]
-        last = [(opened.stream, opened.sequence, *([sorted(opened.news)] if opened.news else [])) for opened in states]
-        accumulators = [accumulator for opened in states for accumulator in opened.windows.values()]
-        return self.laid_out(_LAYOUT, (counts, bounds, last), accumulators)
-
-    def unpack(self, packed: bytes) -> list[Any]:
-        """The open windows from bytes."""
-        (counts, bounds, last), accumulators = self.taken_apart(_LAYOUT, packed)
-        each = iter(zip(bounds, accumulators, strict=True))
-        return [
-            OpenWindows(dict(islice(each, count)), stream, sequence, *news)
-            for count, (stream, sequence, *news) in zip(counts, last, strict=True)
-        ]
 
 
 @dataclass(frozen=True, eq=False)

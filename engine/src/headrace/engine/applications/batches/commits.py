@@ -24,8 +24,8 @@ from headrace.engine.checkpoint.log import CheckpointLog
 from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.checkpoint.runs import RUNS, RunLog
 from headrace.engine.lakes.showing import Showing
-from headrace.engine.sink.delivery import VoteGivenUp
 from headrace.engine.sink.options import SinkOptions
+from headrace.engine.sink.sink_errors import VoteGivenUp
 from headrace.engine.sink.writer import Written
 from headrace.pipelines.runtime import Lake
 from headrace.protocol.v1.metrics_pb2 import RunFault, RunMetrics

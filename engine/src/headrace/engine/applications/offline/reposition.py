@@ -13,7 +13,8 @@ from headrace.contract.names import covers
 from headrace.engine._errors import CheckpointError, PositionRefused
 from headrace.engine.checkpoint.copy import CheckpointCopy
 from headrace.engine.checkpoint.folder import HadoopFolder, open_folder, qualified
-from headrace.engine.checkpoint.log import HISTORY, CheckpointLog, LoggedBatch, Predecessor
+from headrace.engine.checkpoint.log import HISTORY, CheckpointLog, Predecessor
+from headrace.engine.checkpoint.logged_batch import LoggedBatch
 from headrace.engine.checkpoint.manifests import BY_COMMAND, MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.checkpoint.moves import Change, Direction, Point, Target, moved_to
 from headrace.engine.checkpoint.position import Offset, Position

@@ -3,14 +3,12 @@
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.settings import clash
-from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.engine._errors import CheckpointError, OptionError
 from headrace.engine.applications.batches.commits import commits
 from headrace.engine.applications.real_time.worker import RealTimeWorker
@@ -18,6 +16,7 @@ from headrace.engine.applications.shipping.ship import send_program_classes, shi
 from headrace.engine.applications.shipping.ship_programs import ship_programs
 from headrace.engine.applications.stages.call_files import CallFiles
 from headrace.engine.applications.stages.plan import Plan
+from headrace.engine.applications.starting.arguments import check_arguments, divided_options, interval_s_of, worker_bytes_of
 from headrace.engine.applications.starting.first_workers import start_workers
 from headrace.engine.applications.starting.history_of import history_of
 from headrace.engine.applications.starting.input import Input
@@ -26,11 +25,7 @@ from headrace.engine.applications.starting.query_settings import new_partitions,
 from headrace.engine.applications.starting.start_arguments import (
     check_flags,
     check_history,
-    check_options,
-    check_path,
-    check_pipeline,
     check_step_names,
-    check_text,
     check_workers,
 )
 from headrace.engine.applications.starting.start_retries import start_with_retries
@@ -39,9 +34,7 @@ from headrace.engine.checkpoint.folder import open_folder, qualified
 from headrace.engine.checkpoint.log import CheckpointLog
 from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, ManifestLog
 from headrace.engine.history.request import History
-from headrace.engine.sink.options import NAMES as SINK_NAMES
 from headrace.engine.sink.options import parse_sink
-from headrace.engine.source.options import NAMES as SOURCE_NAMES
 from headrace.engine.source.options import parse
 from headrace.engine.spark.application_sink import FORMAT as APPLICATION_SINK
 from headrace.engine.spark.application_sink import add_handler, remove_handler
@@ -120,7 +113,7 @@ def start(
             it is on a local disk, and executors run on other machines.
         StateError: The checkpoint has states of a different step with the same name, or a new state cannot be stored.
     """
-    _check_arguments(pipeline, checkpoint, options, trigger_interval, worker_memory, folder)
+    check_arguments(pipeline, checkpoint, options, trigger_interval, worker_memory, folder)
     check_flags(available_now=available_now, real_time=real_time, **({} if finish is None else {"finish": finish}))
     check_workers(real_time_workers)
     if history is not None:
@@ -138,10 +131,10 @@ def start(
         raise OptionError(clashes)
     if real_time and graph.lakes:
         raise OptionError(REAL_TIME_LAKE.format(next(iter(graph.lakes))))
-    interval_s = _interval_s(trigger_interval) or (REAL_TIME_INTERVAL_S if real_time else 0.0)
-    worker_bytes = _worker_bytes(worker_memory)
+    interval_s = interval_s_of(trigger_interval) or (REAL_TIME_INTERVAL_S if real_time else 0.0)
+    worker_bytes = worker_bytes_of(worker_memory)
     log, url = CheckpointLog(spark, str(checkpoint)), qualified(spark, str(checkpoint))
-    for_source, for_sink = _divided(options or {})
+    for_source, for_sink = divided_options(options or {})
     # Spark would report the same error later, after something has been written.
     checked = parse({"stream": ",".join(graph.streams), **for_source}, defaults_in(spark))
     refuse_local_checkpoint(spark, str(checkpoint), shared=checked.shared_checkpoint)
@@ -229,56 +222,6 @@ def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], fin
     return spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **options}, **own).load()
 
 
-def _check_arguments(
-    pipeline: Pipeline,
-    checkpoint: str | Path,
-    options: Mapping[str, str] | None,
-    trigger_interval: str | None,
-    worker_memory: str,
-    folder: str | Path | None,
-) -> None:
-    """Checks the types of arguments.
-
-    Raises:
-        OptionError: One has another type.
-    """
-    check_pipeline(pipeline)
-    check_path("checkpoint", checkpoint)
-    if options is not None:
-        check_options(options)
-    if trigger_interval is not None:
-        check_text("trigger_interval", trigger_interval, "5s")
-    check_text("worker_memory", worker_memory, "500mb")
-    if folder is not None:
-        check_path("folder", folder)
-
-
-def _interval_s(interval: str | None) -> float:
-    """The time between the starts of two micro-batches, in seconds; 0 to start one as soon as the one before is committed.
-
-    Raises:
-        OptionError: The interval is invalid.
-    """
-    if interval is None:
-        return 0.0
-    try:
-        return parse_duration(interval, unit_required=True) / timedelta(seconds=1)
-    except UnitError as error:
-        raise OptionError(f"trigger_interval: {error}") from None
-
-
-def _worker_bytes(memory: str) -> int:
-    """The memory for states in each Python worker, in bytes.
-
-    Raises:
-        OptionError: The text is not a size.
-    """
-    try:
-        return parse_size(memory)
-    except UnitError as error:
-        raise OptionError(f"worker_memory: {error}") from None
-
-
 def _check_states(spark: SparkSession, log: CheckpointLog, url: str) -> None:
     """Checks that the checkpoint has the states that the application continues with.
 
@@ -305,11 +248,3 @@ def _dropped(log: CheckpointLog, graph: Graph, now: Collection[str]) -> frozense
             )
     log.note_dropped({step: levels.get(step) for step in now})
     return frozenset(now).union(each.step for each in before)
-
-
-def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of the source, including unknown ones, which it rejects, and the options of the sink."""
-    only_sink = {name.lower() for name in SINK_NAMES} - {name.lower() for name in SOURCE_NAMES}
-    for_source = {name: value for name, value in options.items() if name.lower() not in only_sink}
-    sink = {name.lower() for name in SINK_NAMES}
-    return for_source, {name: value for name, value in options.items() if name.lower() in sink}

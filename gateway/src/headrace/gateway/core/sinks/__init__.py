@@ -2,8 +2,9 @@
 
 from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, QueryOwners, Segment
 from headrace.gateway.core.sinks.dead_letters import DeadLetters, PartLetters
+from headrace.gateway.core.sinks.outbox import Response
 from headrace.gateway.core.sinks.parts import Holdings, OpenPart, Refused
-from headrace.gateway.core.sinks.session import Response, SinkSession
+from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.transaction import Part, Transaction, check_pipeline, check_sink
 from headrace.gateway.core.sinks.votes import Voter, Votes

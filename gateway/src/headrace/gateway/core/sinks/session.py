@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,25 +11,20 @@ from typing import TypeVar
 from headrace.contract import clock
 from headrace.gateway.core.base.envelopes import part_frame
 from headrace.gateway.core.base.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
-from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.connections import ConnectorCounts, Heartbeat, Reported
+from headrace.gateway.core.sinks.answers import answer, outcome
+from headrace.gateway.core.sinks.outbox import Outbox, Response
 from headrace.gateway.core.sinks.parts import Holdings, OpenPart, Refused, check_refused
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.source_pb2 import CAPABILITY_RUNS
 
-QUEUE_BYTES = 4 * 2**20
-"""The size in bytes of a session's queue at which further deliveries wait."""
-MESSAGE_BYTES = 512
-"""The size in bytes that a queued message counts for, besides its frame."""
 MAX_REMEMBERED = 1024
 """How many answered parts, and how many transactions aborted before their answer arrived, a session remembers."""
 
 log = logging.getLogger("headrace.gateway")
 
-Response = pb.SinkServiceAttachResponse | bytes
-"""A message to the sink. One with a frame is already serialized, built around the frame's bytes."""
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 
@@ -77,7 +72,8 @@ class SinkSession:
         self.succeeded_at: float | None = None
         """When it last staged, voted or committed, on the monotonic clock."""
         self.failure: ProtocolError | None = None
-        self.outgoing = Signal()
+        self._outbox = Outbox()
+        self.outgoing = self._outbox.arrived
         self.keeps_runs = self.durable and CAPABILITY_RUNS in hello.capabilities
         """Whether it keeps what several runs of a pipeline write of one micro-batch apart."""
         self.holdings = Holdings()
@@ -87,12 +83,7 @@ class SinkSession:
         """The last batch of each pipeline that it has reported visible."""
         self.open: dict[int, OpenPart] = {}
         self.votes: dict[Transaction, _Vote] = {}
-        self._waiting: deque[tuple[Response, int]] = deque()
-        self._waiting_bytes = 0
-        self._room = Signal()
         self._next_part = 1
-        self._full_since: float | None = None
-        """Since when deliveries have waited for room in the queue, on the monotonic clock."""
         self._told_to_commit: dict[Transaction, float] = {}
         """The transactions that it has been asked to commit, and when, on the monotonic clock."""
         self._answered: dict[int, None] = {}
@@ -128,8 +119,8 @@ class SinkSession:
         waits = [(o.completed_at, f"has not written {self._with_names(o.part)}") for o in self.open.values() if o.complete]
         waits += [(vote.asked_at, f"has not voted for {self._with_names(asked)}") for asked, vote in self.votes.items()]
         waits += [(since, f"has not made {self._with_names(told)} visible") for told, since in self._told_to_commit.items()]
-        if self._full_since is not None:
-            waits.append((self._full_since, "does not take what is delivered to it"))
+        if self._outbox.full_since is not None:
+            waits.append((self._outbox.full_since, "does not take what is delivered to it"))
         return min(waits, default=None)
 
     def _with_names(self, one: Transaction | Part) -> str:
@@ -142,25 +133,11 @@ class SinkSession:
 
     def send(self, response: pb.SinkServiceAttachResponse) -> None:
         """Queues a message."""
-        self._queue(response, MESSAGE_BYTES)
-
-    def _queue(self, response: Response, size: int) -> None:
-        self._waiting.append((response, size))
-        self._waiting_bytes += size
-        if self._waiting_bytes >= QUEUE_BYTES and self._full_since is None:
-            self._full_since = clock.monotonic()
-        self.outgoing.notify()
+        self._outbox.put(response)
 
     def waiting(self) -> Response | None:
         """Removes and returns the next queued message; None if there is none."""
-        if not self._waiting:
-            return None
-        response, size = self._waiting.popleft()
-        self._waiting_bytes -= size
-        if self._waiting_bytes < QUEUE_BYTES:
-            self._full_since = None
-        self._room.notify()
-        return response
+        return self._outbox.take()
 
     @asynccontextmanager
     async def writing(self, timeout_ms: int) -> AsyncIterator[None]:
@@ -235,8 +212,8 @@ class SinkSession:
         Raises:
             SinkAway: the session has ended.
         """
-        while self._waiting_bytes >= QUEUE_BYTES and not self._closed and not (opened is not None and opened.staged.done()):
-            await self._room.wait()
+        while self._outbox.is_full and not self._closed and not (opened is not None and opened.staged.done()):
+            await self._outbox.room.wait()
         self._check_open()
 
     async def deliver(self, opened: OpenPart, messages: int, frame: memoryview) -> None:
@@ -249,9 +226,9 @@ class SinkSession:
         """
         await self.room(opened)
         if opened.staged.done():
-            await _outcome(opened.staged)
+            await outcome(opened.staged)
         opened.messages += messages
-        self._queue(part_frame(opened.id, frame), len(frame) + MESSAGE_BYTES)
+        self._outbox.put(part_frame(opened.id, frame), len(frame))
 
     async def finish_part(self, opened: OpenPart) -> Refused:
         """Ends a part, and waits until it is staged; returns the messages that the sink refused.
@@ -263,10 +240,10 @@ class SinkSession:
         """
         self._check_open()
         if opened.staged.done():
-            return await _outcome(opened.staged)
+            return await outcome(opened.staged)
         opened.complete, opened.completed_at = True, clock.monotonic()
         self.send(pb.SinkServiceAttachResponse(end_part=pb.EndPart(id=opened.id, messages=opened.messages)))
-        return await _outcome(opened.staged)
+        return await outcome(opened.staged)
 
     def drop_part(self, opened: OpenPart) -> None:
         """Forgets a part whose delivery has ended, and tells the sink to drop it unless it was staged."""
@@ -275,9 +252,9 @@ class SinkSession:
 
     def refuse_part(self, opened: OpenPart, error: ProtocolError) -> None:
         """Ends the delivery of a part with an error."""
-        _answer(opened.staged, error)
+        answer(opened.staged, error)
         self.drop_part(opened)
-        self._room.notify()
+        self._outbox.room.notify()
 
     def staged(self, part_id: int, refused: Refused) -> OpenPart | None:
         """Notes that a part is staged, and returns it; returns None if it was dropped in the meantime.
@@ -294,8 +271,8 @@ class SinkSession:
             self._check_refused(opened, refused)
             if not opened.at_once:
                 self.holdings.staged.add(opened.part)
-            _answer(opened.staged, refused)
-        self._note_answer(part_id)
+            answer(opened.staged, refused)
+        self._noteanswer(part_id)
         return opened
 
     def _check_refused(self, opened: OpenPart, refused: Refused) -> None:
@@ -314,10 +291,10 @@ class SinkSession:
         """
         opened = self.open.get(part_id)
         if opened is not None:
-            _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {self._with_names(opened.part)}: {reason}"))
-        self._note_answer(part_id)
+            answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {self._with_names(opened.part)}: {reason}"))
+        self._noteanswer(part_id)
 
-    def _note_answer(self, part_id: int) -> None:
+    def _noteanswer(self, part_id: int) -> None:
         """Ends a part. A dropped part may still be answered once, because the answer may have been in transit."""
         self.open.pop(part_id, None)
         if not 0 < part_id < self._next_part or part_id in self._answered:
@@ -358,13 +335,13 @@ class SinkSession:
             self._end_open_parts(transaction, "the transaction was prepared without it")
             prepare = pb.Prepare(transaction=transaction.to_proto(), parts=[part.to_proto() for part in parts])
             self.send(pb.SinkServiceAttachResponse(prepare=prepare))
-        await _outcome(vote.answer)
+        await outcome(vote.answer)
 
     def refuse_vote(self, transaction: Transaction, error: ProtocolError) -> None:
         """Ends the wait for a vote, which may still arrive."""
         vote = self.votes.get(transaction)
         if vote is not None:
-            _answer(vote.answer, error)
+            answer(vote.answer, error)
 
     def prepared(self, transaction: Transaction) -> bool:
         """Notes a vote for a transaction; returns False if it was aborted in the meantime.
@@ -377,7 +354,7 @@ class SinkSession:
             self._check_withdrawn("Prepared", transaction)
             return False
         self.holdings.prepared.add(transaction)
-        _answer(vote.answer, None)
+        answer(vote.answer, None)
         return True
 
     def committed(self, transaction: Transaction) -> bool:
@@ -404,7 +381,7 @@ class SinkSession:
         self._told_to_commit.pop(transaction, None)
         vote = self.votes.pop(transaction, None)
         if vote is not None:
-            _answer(vote.answer, SinkFailed(f"sink {self.hello.sink}, {self._with_names(transaction)}: {reason}"))
+            answer(vote.answer, SinkFailed(f"sink {self.hello.sink}, {self._with_names(transaction)}: {reason}"))
         return vote is not None
 
     def _check_withdrawn(self, answer: str, transaction: Transaction) -> None:
@@ -441,19 +418,18 @@ class SinkSession:
         """Fails deliveries in progress: the sink drops their parts, and does not answer their EndPart."""
         for opened in [opened for opened in self.open.values() if opened.part.transaction == transaction]:
             del self.open[opened.id]
-            _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {why}"))
+            answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {why}"))
 
     def close(self) -> None:
         """Closes the session, and fails every call that waits for its answer."""
         self._closed = True
         away = SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
         for opened in self.open.values():
-            _answer(opened.staged, away)
+            answer(opened.staged, away)
         for vote in self.votes.values():
-            _answer(vote.answer, away)
+            answer(vote.answer, away)
         self.open, self.votes = {}, {}
-        self._waiting.clear()
-        self._room.notify()
+        self._outbox.clear()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -466,19 +442,3 @@ def _remember(keys: dict[_K, None], key: _K) -> None:
     keys[key] = None
     if len(keys) > MAX_REMEMBERED:
         del keys[next(iter(keys))]
-
-
-def _answer(future: "asyncio.Future[_T]", result: _T) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-async def _outcome(answer: "asyncio.Future[_T | ProtocolError]") -> _T:
-    """Returns the answer; raises a copy of the error that was set instead of it.
-
-    The future's own error is never raised: its traceback would keep the callers' frames alive.
-    """
-    outcome = await asyncio.shield(answer)
-    if isinstance(outcome, ProtocolError):
-        raise type(outcome)(str(outcome), **outcome.metadata)
-    return outcome

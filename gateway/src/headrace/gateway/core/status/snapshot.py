@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from itertools import chain
 
 from headrace.contract import clock
-from headrace.contract.names import covers, source_of
+from headrace.contract.names import source_of
 from headrace.gateway.core.base.position import to_stream_positions
 from headrace.gateway.core.base.turns import in_slices, parts_of, sorted_items
 from headrace.gateway.core.connections import STATUS_BYTES
 from headrace.gateway.core.pipelines import Pipeline
-from headrace.gateway.core.sinks import Sink, SinkSession, Transaction
+from headrace.gateway.core.sinks import SinkSession, Transaction
 from headrace.gateway.core.state import Deployment, Gateway, Supervised
 from headrace.gateway.core.status import condition
-from headrace.gateway.core.status.awaiting import writers_of
-from headrace.gateway.core.status.stream_status import add_stream, ms_since, pause_status, pipeline_state
+from headrace.gateway.core.status.pipeline_status import Lag, pipeline_status
+from headrace.gateway.core.status.sink_status import sink_status
+from headrace.gateway.core.status.stream_status import add_stream, ms_since, pause_status
 from headrace.gateway.core.streams import PartKind, Session, Stream, Totals
 from headrace.protocol.v1 import admin_pb2 as pb
 
@@ -48,7 +48,7 @@ def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
     for name in gateway.streams:
         by_source.setdefault(source_of(name), []).append(name)
     for _, pipeline in sorted(gateway.pipelines.items()):
-        status.pipelines.append(_pipeline(pipeline, gateway, of_pipelines.lags.get(pipeline, _Lag()), by_source))
+        status.pipelines.append(pipeline_status(pipeline, gateway, of_pipelines.lags.get(pipeline, Lag()), by_source))
         yield 1
         for positions in parts_of(sorted_items(pipeline.committed)):
             status.pipelines[-1].committed.extend(to_stream_positions(dict(positions)))
@@ -59,7 +59,7 @@ def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
         lost.setdefault(voter.sink, []).append(vote)
         yield 1
     for _, sink in sorted(gateway.sinks.items()):
-        status.sinks.append(_sink(sink, gateway, lost.get(sink.name, [])))
+        status.sinks.append(sink_status(sink, gateway, lost.get(sink.name, [])))
         yield 1 + len(sink.committed)
     for sink_session in list(gateway.sink_sessions.values()):
         status.sink_sessions.append(_sink_session(sink_session, gateway, room))
@@ -70,23 +70,13 @@ def _fill(status: pb.GetStatusResponse, gateway: Gateway) -> Iterator[int]:
 
 
 @dataclass(slots=True)
-class _Lag:
-    """The micro-batches that a pipeline has yet to commit."""
-
-    messages: int = 0
-    bytes: int = 0
-    since: float | None = None
-    """Since when it has made no progress in one of the streams, on the monotonic clock; None if it has nothing to commit."""
-
-
-@dataclass(slots=True)
 class _Reading:
     """The sums over the streams while they are looked at."""
 
     totals: Totals = field(default_factory=Totals)
     buffered_bytes: int = 0
     buffered_messages: int = 0
-    lags: dict[Pipeline, _Lag] = field(default_factory=dict)
+    lags: dict[Pipeline, Lag] = field(default_factory=dict)
 
     def add(self, stream: Stream) -> None:
         """Adds a stream."""
@@ -97,7 +87,7 @@ class _Reading:
             messages, size = stream.lag_after(pipeline.position(stream.name))
             if not (messages or size):
                 continue
-            lag = self.lags.setdefault(pipeline, _Lag())
+            lag = self.lags.setdefault(pipeline, Lag())
             lag.messages, lag.bytes = lag.messages + messages, lag.bytes + size
             since = pipeline.behind_since.get(stream.name, pipeline.called_at)
             lag.since = since if lag.since is None else min(lag.since, since)
@@ -224,94 +214,3 @@ def _sink_session(session: SinkSession, gateway: Gateway, errors_bytes: int) -> 
         success_age_ms=None if session.succeeded_at is None else ms_since(session.succeeded_at),
         condition=condition.of_sink_session(session, paused=pause is not None),
     )
-
-
-def _pipeline(pipeline: Pipeline, gateway: Gateway, lag: _Lag, by_source: Mapping[str, list[str]]) -> pb.PipelineStatus:
-    pause = gateway.pauses.of(PartKind.PIPELINE, pipeline.name)
-    voted_s = pipeline.timeline.voted_s
-    return pb.PipelineStatus(
-        pipeline=pipeline.name,
-        run=pipeline.run.number,
-        attached=pipeline.attached,
-        patterns=sorted({*pipeline.patterns, *pipeline.declared}),
-        idle_ms=ms_since(pipeline.called_at) if pipeline.run.number else 0,
-        lag_messages=lag.messages,
-        lag_bytes=lag.bytes,
-        state=pipeline_state(pipeline),
-        away_ms=None if pipeline.away_since is None else ms_since(pipeline.away_since),
-        planned_batches=pipeline.planned_batches,
-        batch_ms=ms_since(pipeline.planned_at) if pipeline.planned else None,
-        metrics=pipeline.metrics,
-        voted_ms=None if voted_s is None else max(0, int(voted_s * 1000)),
-        fault=None if pipeline.fault is None else pipeline.fault.status(),
-        paused=pause_status(pause),
-        silent_ms=_silent_ms(pipeline, gateway),
-        planner_silent_ms=None if not pipeline.attached or pipeline.planner is None else pipeline.planner.silent_ms,
-        rival=gateway.drivers.rival(pipeline.name),
-        error=pipeline.error.status() if pipeline.error else None,
-        condition=condition.of_pipeline(pipeline, lag=lag.messages, since=lag.since, paused=pause is not None),
-        unmatched=_unmatched(pipeline, by_source),
-    )
-
-
-def _unmatched(pipeline: Pipeline, by_source: Mapping[str, list[str]]) -> list[pb.UnmatchedPattern]:
-    """Returns the patterns of an attached pipeline for which it has no stream, and none has ended."""
-    if not pipeline.attached:
-        return []
-    found = []
-    for pattern in (each for each in pipeline.patterns if each not in pipeline.over):
-        source = source_of(pattern)
-        streams = chain.from_iterable(by_source.values()) if "*" in source else by_source.get(source, ())
-        if not any(covers(pattern, name) for name in streams):
-            found.append(pb.UnmatchedPattern(pattern=pattern, age_ms=ms_since(pipeline.attached_at)))
-    return found
-
-
-def _silent_ms(pipeline: Pipeline, gateway: Gateway) -> int | None:
-    """Returns for how long the driver of an attached pipeline has not reported, in milliseconds; None if it does or never did."""
-    if not pipeline.attached:
-        return None
-    logs = [log for log in gateway.commit_logs.values() if pipeline.name in log.readers and not (log.closed or log.stopped)]
-    drivers = [pipeline.driver, *(gateway.drivers.by_query.get(log.pipeline) for log in logs)]
-    silent = [driver.silent_ms for driver in drivers if driver is not None]
-    # An application that has replaced another query in its checkpoint reports for both.
-    return min((ms for ms in silent if ms is not None), default=None) if None not in silent else None
-
-
-def _sink(sink: Sink, gateway: Gateway, lost_votes: list[pb.LostVote]) -> pb.SinkStatus:
-    pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
-    outstanding = _outstanding(sink)
-    pause = gateway.pauses.of(PartKind.SINK, sink.name)
-    return pb.SinkStatus(
-        sink=sink.name,
-        mode=sink.mode,
-        instances=sorted(sink.sessions),
-        away=sorted(sink.away),
-        open_parts=sum(len(session.open) for session in sink.sessions.values()),
-        pending_transactions=len(pending),
-        staged_messages=sink.staged_messages,
-        refused_messages=sink.refused_messages,
-        dead_letters=gateway.dead_letters.count(sink.name),
-        committed=[Transaction(pipeline, batch).to_proto() for pipeline, batch in sorted(sink.committed.items())],
-        lost=lost_votes,
-        losses=sink.losses,
-        writers=writers_of(gateway, sink.name),
-        absent_ms=None if sink.sessions else ms_since(sink.left_at),
-        committed_transactions=sink.outcomes["committed"],
-        aborted_transactions=sink.outcomes["aborted"],
-        failures=sink.outcomes["failed"],
-        failure=sink.failure.reason if sink.failure else "",
-        failure_age_ms=ms_since(sink.failure.occurred_at) if sink.failure else None,
-        paused=pause_status(pause),
-        outstanding=outstanding[1] if outstanding else "",
-        outstanding_ms=ms_since(outstanding[0]) if outstanding else None,
-        last_error="" if sink.sessions else sink.last_error,
-        error=sink.error.status() if sink.error else None,
-        condition=condition.of_sink(sink, outstanding[0] if outstanding else None, paused=pause is not None),
-    )
-
-
-def _outstanding(sink: Sink) -> tuple[float, str] | None:
-    """Returns what an instance has yet to answer for the longest time, after since when."""
-    waits = [(name, session.outstanding()) for name, session in sink.sessions.items()]
-    return min(((wait[0], f"instance {name} {wait[1]}") for name, wait in waits if wait is not None), default=None)

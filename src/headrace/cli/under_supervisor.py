@@ -1,4 +1,4 @@
-"""`python -m headrace.cli.supervised ...`: a `headrace` command that ends when its supervisor does, even if that is killed.
+"""`python -m headrace.cli.under_supervisor ...`: a `headrace` command that ends when its supervisor does, even if that is killed.
 
 Standard input is a pipe whose other end only the supervisor holds. SIGHUP, with which a supervisor may let it begin blocked, ends
 none of these commands, nor a program that one is replaced by.
