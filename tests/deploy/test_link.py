@@ -85,7 +85,7 @@ class Served:
         return Counter({name: one.state.pid for each in deployments for name, one in (each.processes or {}).items()})
 
     def reach(self, caller: str | None = None) -> Callable[[str], Reached]:
-        return lambda _: Reached(grpc.insecure_channel(self.address), lambda: bearer(caller) if caller else ())
+        return lambda _: Reached(lambda: grpc.insecure_channel(self.address), lambda: bearer(caller) if caller else ())
 
     def restart(self, name: str, timeout_ms: int = 60_000, caller: str | None = None) -> pb.RestartConnectorResponse:
         with grpc.insecure_channel(self.address) as channel:
@@ -257,7 +257,7 @@ def test_a_token_without_the_right_is_told_once_and_the_deployment_runs(tmp_path
             """A channel that counts the calls."""
 
             def __init__(self) -> None:
-                self.channel = reached("").channel
+                self.channel = reached("").dial()
 
             def stream_stream(self, *arguments: Any, **options: Any) -> Any:
                 attempts.append("")
@@ -267,7 +267,9 @@ def test_a_token_without_the_right_is_told_once_and_the_deployment_runs(tmp_path
                 return getattr(self.channel, name)
 
         counted: Any = Counted()
-        watched = Watched(plan(tmp_path, sink=(Kind.SINK, SLEEPS)), reach=lambda _: Reached(counted, lambda: bearer("plain")))
+        watched = Watched(
+            plan(tmp_path, sink=(Kind.SINK, SLEEPS)), reach=lambda _: Reached(lambda: counted, lambda: bearer("plain"))
+        )
         watched.when(lambda status: runs("gateway", "sink")(status) and bool(watched.told), lambda _: None)
         watched.when(lambda _: len(attempts) > 5, stop)
         assert watched.run() == Ending(0, "stopped")
@@ -397,7 +399,7 @@ def flooded() -> Iterator[tuple[Flooding, GatewayLink]]:
     add_AdminServiceServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    reached = Reached(grpc.insecure_channel(f"127.0.0.1:{port}"), tuple)
+    reached = Reached(lambda: grpc.insecure_channel(f"127.0.0.1:{port}"), tuple)
     try:
         with GatewayLink("deploy.toml", "r1", lambda _: reached, pytest.fail) as link:
             link.update("somewhere", SINK)
@@ -426,7 +428,9 @@ def test_requests_of_a_call_that_is_over_are_not_carried_out(flooded: tuple[Floo
 
 
 def test_a_link_whose_gateway_does_not_answer_leaves_no_thread() -> None:
-    with GatewayLink("deploy.toml", "r1", lambda _: Reached(grpc.insecure_channel("127.0.0.1:1"), tuple), pytest.fail) as link:
+    with GatewayLink(
+        "deploy.toml", "r1", lambda _: Reached(lambda: grpc.insecure_channel("127.0.0.1:1"), tuple), pytest.fail
+    ) as link:
         link.update("127.0.0.1:1", SINK)
         assert link.requests() == []
     assert "gateway-link" not in {thread.name for thread in threading.enumerate()}

@@ -126,7 +126,7 @@ def test_whatever_fails_once_is_named_and_the_link_registers_again(
 
     def reach(_: str) -> Reached:
         channel: Any = Channel(grpc.insecure_channel(gateway.address), faults)
-        return Reached(channel, faults.of("metadata", tuple), faults.of("may_register", lambda: True))
+        return Reached(lambda: channel, faults.of("metadata", tuple), faults.of("may_register", lambda: True))
 
     def drive() -> None:
         """Makes the gateway send what it can."""
@@ -185,7 +185,8 @@ def test_ps_names_why_the_deployment_is_not_registered(tmp_path: Path) -> None:
         raise RuntimeError(INJECTED)
 
     watched = Watched(
-        plan(tmp_path, source=(Kind.SOURCE, SLEEPS)), reach=lambda _: Reached(grpc.insecure_channel("127.0.0.1:1"), tuple, fail)
+        plan(tmp_path, source=(Kind.SOURCE, SLEEPS)),
+        reach=lambda _: Reached(lambda: grpc.insecure_channel("127.0.0.1:1"), tuple, fail),
     )
     asked = []
     with ThreadPoolExecutor(1) as threads:

@@ -39,7 +39,7 @@ def test_a_refused_probe_asks_once_a_minute_and_at_once_with_another_token(monke
     counting, caller = Counting(), ["plain"]
     with served(token("plain"), token("other", admin=True)) as gateway:
         channel = grpc.intercept_channel(grpc.insecure_channel(gateway.address), counting)
-        probe = StatusProbe(channel, lambda: bearer(caller[0]))
+        probe = StatusProbe(lambda: channel, lambda: bearer(caller[0]))
         for _ in range(5):
             assert probe.ask() == Known(permitted=False)
         assert counting.calls["unary"] == 1
@@ -50,7 +50,7 @@ def test_a_refused_probe_asks_once_a_minute_and_at_once_with_another_token(monke
         known = probe.ask()
         assert known is not None
         assert known.permitted
-        asks = StatusProbe(channel, lambda: bearer("plain"), lambda: False)
+        asks = StatusProbe(lambda: channel, lambda: bearer("plain"), lambda: False)
         assert [asks.ask(), asks.ask()] == [Known(permitted=False)] * 2
         assert counting.calls["unary"] == 3, "what would be refused is not asked"
         channel.close()

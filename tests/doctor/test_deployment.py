@@ -3,17 +3,18 @@
 import os
 import resource
 import socket
+import threading
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
 from tests.doctor.examining import check, findings
 
-from headrace.doctor import Finding, Level, deployment
+from headrace.doctor import Finding, Level, deployment, names
 from headrace.gateway import token_digest
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Connection
 
-CHECKS = ("ports", "files", "tokens", "secrets", "descriptors", "space", "proxies")
+CHECKS = ("ports", "files", "tokens", "secrets", "descriptors", "space", "proxies", "names")
 DEPLOYMENT = """
 [gateway]
 config = "gateway.toml"
@@ -192,6 +193,35 @@ def test_a_proxy_between_a_process_and_a_gateway_elsewhere(file: Path, monkeypat
     assert finding.level is Level.WARNING
     assert "totals reaches far.example:7433 by the proxy http://proxy.example:3128" in finding.text
     assert "password" not in finding.text
+
+
+def test_a_gateway_whose_name_no_server_of_names_knows_or_answers(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found("names", file).text == "no gateway is called by a name"
+    change(file, '{ token = "${TOTALS}" }', '{ token = "${TOTALS}", address = "far.example:7433" }')
+    asked, answers = list[str](), threading.Event()
+
+    def look_up(host: str, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        if answers.is_set():
+            return []
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(names.socket, "getaddrinfo", look_up)
+    finding = found("names", file)
+    assert (finding.level, finding.text) == (Level.FAILED, "far.example, which totals calls: Name or service not known")
+    monkeypatch.setattr(names, "WITHIN_S", 0.01)
+    monkeypatch.setattr(names.socket, "getaddrinfo", lambda *_, **__: answers.wait())
+    finding = found("names", file)
+    assert finding.level is Level.FAILED
+    assert "far.example, which totals calls: no server of names has answered within" in finding.text
+    answers.set()
+    monkeypatch.setattr(names, "WITHIN_S", 60.0)
+    monkeypatch.setattr(names.socket, "getaddrinfo", look_up)
+    assert found("names", file).text == "resolved: far.example"
+    monkeypatch.setattr(names, "SOON_S", -1.0)
+    finding = found("names", file)
+    assert (finding.level, "far.example after" in finding.text) == (Level.WARNING, True)
+    assert set(asked) == {"far.example"}
 
 
 def test_files_with_secrets_are_read_and_who_else_can_read_them_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,13 +113,13 @@ def _supervise(
         if deployment.speaks_tls and not connection.encrypted:
             return None
         at = replace(connection, gateway=address)
-        return Reached(at.channel(), metadata, may_register)
+        return Reached(at.channel, metadata, may_register)
 
     def connect(address: str) -> "GatewayProbe":
         reached = reach(address)
         if reached is None:
             return NoProbe()
-        return StatusProbe(reached.channel, reached.metadata, may_ask)
+        return StatusProbe(reached.dial, reached.metadata, may_ask)
 
     def replan(is_stopped: "IsStopped") -> "Plan":
         from headrace.deploy import load_deployment, plan, read_graphs

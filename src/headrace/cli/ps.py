@@ -169,3 +169,6 @@ def _print(deployments: Sequence[Mapping[str, Any]]) -> None:
                 age_ms, runs = one["reason_age_ms"], one["state"] == "runs"
                 when = "" if age_ms is None else f" {ago_text(age_ms)}{', is over' if runs else ''}:"
                 print_text(f"{one['name']}:{when} {one['reason']}{again}")
+            elif one["state"] == "starts" and one["kind"] != "gateway" and one["last_warning"]:
+                # It runs, and is not connected: only its log knows why.
+                print_text(f"{one['name']}: it says: {one['last_warning']}")

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import grpc
 
+from headrace.contract.redialled import Redialled
 from headrace.deploy.errors import CannotStart
 from headrace.protocol.v1.admin_pb2 import GetStatusRequest, GetStatusResponse, StreamState, StreamStatus
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
@@ -89,17 +90,16 @@ class StatusProbe:
     """A probe that calls `GetStatus`, and after a refusal not again for a minute."""
 
     def __init__(
-        self, channel: grpc.Channel, metadata: Callable[[], Metadata], may_ask: Callable[[], bool] = lambda: True
+        self, dial: Callable[[], grpc.Channel], metadata: Callable[[], Metadata], may_ask: Callable[[], bool] = lambda: True
     ) -> None:
-        """Takes over the channel.
+        """Calls nobody yet.
 
         Args:
-            channel: The channel.
+            dial: Opens a channel, which the probe closes.
             metadata: Returns what to send with the next call.
             may_ask: Returns whether the gateway would answer, as far as is known.
         """
-        self._channel = channel
-        self._stub = AdminServiceStub(channel)
+        self._channel = Redialled(dial)
         self._metadata = metadata
         self._may_ask = may_ask
         self._refused: tuple[float, Metadata] | None = None
@@ -115,10 +115,13 @@ class StatusProbe:
             self._refused = now + REFUSED_FOR_S, metadata
             return Known(permitted=False)
         try:
-            status = self._stub.GetStatus(GetStatusRequest(), timeout=_CALL_TIMEOUT_S, metadata=metadata)
+            stub = AdminServiceStub(self._channel.current())
+            status = stub.GetStatus(GetStatusRequest(), timeout=_CALL_TIMEOUT_S, metadata=metadata)
         except grpc.RpcError as error:
             code = error.code() if isinstance(error, grpc.Call) else None
             if code not in _FORBIDDEN:
+                if (replaced := self._channel.failed()) is not None:
+                    replaced.close()
                 return None
             self._refused = now + REFUSED_FOR_S, metadata
             return Known(permitted=False)
@@ -126,7 +129,8 @@ class StatusProbe:
 
     def close(self) -> None:
         """Closes the channel."""
-        self._channel.close()
+        if (channel := self._channel.forget()) is not None:
+            channel.close()
 
 
 class NoProbe:

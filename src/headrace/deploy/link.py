@@ -17,6 +17,7 @@ import grpc
 
 from headrace.contract.backoff import Backoff
 from headrace.contract.names import SUPERVISOR
+from headrace.contract.redialled import Redialled
 from headrace.deploy.backoff import FIRST_WAIT_S, MAX_WAIT_S
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.control import refusal
@@ -69,6 +70,7 @@ class GatewayLink:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._reached: Reached | None = None
+        self._channel: Redialled[grpc.Channel] | None = None
         self._connectors: Mapping[str, Listed] = {}
         self._reports: Sequence[ProcessReport] = ()
         self._reported: tuple[list[ProcessReport], FileFault | None] = [], None
@@ -108,8 +110,9 @@ class GatewayLink:
         if self._thread is not None:
             self._thread.join(_CLOSES_WITHIN_S)
         self._disk.close()
-        if self._reached is not None:
-            self._comfort.do("close the channel to the gateway", self._reached.channel.close, None)
+        channel = None if self._channel is None else self._channel.forget()
+        if channel is not None:
+            self._comfort.do("close the channel to the gateway", channel.close, None)
 
     def _leave_call(self) -> None:
         with self._lock:
@@ -171,6 +174,8 @@ class GatewayLink:
         if self._reached is None:
             self._say("the gateway uses TLS, and no authority to trust is given")
             self._closed.set()
+        elif self._channel is None:
+            self._channel = Redialled(self._reached.dial)
         thread = threading.Thread(target=self._keep_registered, name="gateway-link", daemon=True)
         thread.start()
         self._thread = thread
@@ -202,6 +207,8 @@ class GatewayLink:
         is_replaced = code is grpc.StatusCode.UNAUTHENTICATED and reached.metadata() != sent
         if code not in _AWAY and not is_replaced:
             self._say(details)
+        if code in _AWAY and self._channel is not None and (replaced := self._channel.failed()) is not None:
+            replaced.close()
         self._closed.wait(backoff.next())
         if code in _REFUSED:
             self._wait_for_another_token(reached, sent)
@@ -222,7 +229,8 @@ class GatewayLink:
             processes = processes_message(self._reports, self.file_fault)
             hello = pb.SuperviseHello(deployment=self._deployment, run=self._run, connectors=listed, processes=processes)
             call = Call(hello, self._connectors)
-            stub = AdminServiceStub(reached.channel)
+            assert self._channel is not None, "the thread begins with it"
+            stub = AdminServiceStub(self._channel.current())
             call.call = stub.Supervise(call.requests(), metadata=reached.metadata())
             self._call = call
         try:

@@ -25,12 +25,12 @@ class Reached:
     """How to call a gateway.
 
     Attributes:
-        channel: The channel, which the link closes.
+        dial: Opens a channel, which the link closes.
         metadata: Returns what to send with the next call, whose token may have been replaced.
         may_register: Returns whether the gateway would let the deployment register, as far as is known.
     """
 
-    channel: grpc.Channel
+    dial: Callable[[], grpc.Channel]
     metadata: Callable[[], Metadata]
     may_register: Callable[[], bool] = lambda: True
 

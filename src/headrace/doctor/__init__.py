@@ -22,6 +22,7 @@ from headrace.doctor.deployment import (
 from headrace.doctor.finding import Check, Finding, Level, Site
 from headrace.doctor.gateway import check_gateway, check_health, check_port
 from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
+from headrace.doctor.names import check_names
 from headrace.doctor.spark import check_session, check_spark
 from headrace.doctor.supervisor import check_supervisor
 from headrace.doctor.versions import check_versions
@@ -54,6 +55,7 @@ CHECKS = (
     Check("descriptors", of_deployments(check_descriptors)),
     Check("space", of_deployments(check_space)),
     Check("proxies", of_deployments(check_proxies)),
+    Check("names", of_deployments(check_names)),
 )
 
 

@@ -10,6 +10,7 @@ import grpc
 
 from headrace.contract.addresses import keepalive_options
 from headrace.contract.proxies import channel_options, through
+from headrace.contract.redialled import Redialled
 from headrace.contract.token_files import TokenFile
 from headrace.engine._errors import (
     GatewayAway,
@@ -36,7 +37,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
-_channels: dict[tuple[int, "Connection"], grpc.Channel] = {}
+_channels: dict[tuple[int, "Connection"], Redialled[grpc.Channel]] = {}
 _channels_lock = threading.Lock()
 
 
@@ -76,11 +77,19 @@ class Connection:
 
     def channel(self) -> grpc.Channel:
         """This process's channel to the gateway."""
+        return self._channel.current()
+
+    def failed(self) -> None:
+        """Notes that a call did not reach the gateway: the next one may get another channel. Calls in progress keep theirs."""
+        self._channel.failed()
+
+    @property
+    def _channel(self) -> Redialled[grpc.Channel]:
         key = (os.getpid(), self)
         with _channels_lock:
             channel = _channels.get(key)
             if channel is None:
-                channel = _channels[key] = self._dial()
+                channel = _channels[key] = Redialled(self._dial)
         return channel
 
     def _dial(self) -> grpc.Channel:
@@ -100,6 +109,7 @@ def to_error(error: grpc.RpcError, connection: Connection) -> GatewayError:
     if code is grpc.StatusCode.UNAUTHENTICATED and file is not None and file.outlives_refusal():
         return GatewayAway(f"{where} no longer takes the token that was replaced in {file.path} ({details})")
     if _is_away(code, details):
+        connection.failed()
         return GatewayAway(f"{where} is unavailable{through(connection.target)} ({code.name}: {details})")
     kind, text = _MEANING.get(code, (GatewayError, "failed"))
     return kind(f"{where} {text}: {details}")
