@@ -27,6 +27,10 @@ headrace.pipelines.StepFailed: step price: KeyError('tea')
 \tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:572)
 \t... 21 more
 """
+OF_PYTHON = (
+    '  File "/usr/lib/python3.12/json/decoder.py", line 355, in raw_decode\n    raise JSONDecodeError("Expecting value")\n'
+)
+NO_THREAD = "RuntimeError: can't start new thread (orders.py, line 12, in price)"
 OF_A_DISK = """org.apache.spark.SparkException: [STREAM_FAILED] Query [id = 1] terminated
 \tat org.apache.spark.sql.execution.streaming.StreamExecution.run(StreamExecution.scala:1)
 Caused by: java.io.IOException: No space left on device
@@ -83,6 +87,19 @@ headrace.engine.SinkFailed: sink totals-out cannot write batch 7: instance w: No
             "",
         ),
         ("java.lang.OutOfMemoryError: Java heap space\n\tat a.b\n\t... 3 more", None, pb.RUN_FAULT_ORIGIN_SPARK, ""),
+        (
+            OF_A_FUNCTION.replace("KeyError: 'tea'", "RuntimeError: can't start new thread"),
+            NO_THREAD,
+            pb.RUN_FAULT_ORIGIN_SPARK,
+            "",
+        ),
+        (
+            OF_A_FUNCTION.replace("KeyError: 'tea'", f"{OF_PYTHON}json.decoder.JSONDecodeError: Expecting value"),
+            "json.decoder.JSONDecodeError: Expecting value (orders.py, line 12, in price)",
+            pb.RUN_FAULT_ORIGIN_FUNCTION,
+            "",
+        ),
+        ("BlockingIOError: [Errno 11] Resource temporarily unavailable", None, pb.RUN_FAULT_ORIGIN_SPARK, ""),
         ("[USER_RAISED_EXCEPTION] no price SQLSTATE: P0001\n\tat a.b", None, pb.RUN_FAULT_ORIGIN_FUNCTION, ""),
         (
             "Caused by: java.lang.RuntimeException: headrace.engine._errors.Replaced: another driver has started this query",

@@ -19,10 +19,12 @@ from headrace.gateway.core.control.supervising import replace_processes, take_ou
 from headrace.gateway.core.state import deployments, process_states
 from headrace.gateway.core.state.process_states import MAX_LOG_LINES, checked_processes, kept_log
 from headrace.gateway.core.status.health import problems
+from headrace.gateway.core.status.health.of_pipelines import ENDS_WITHIN_MS
 from headrace.gateway.core.status.problem import Kind
 from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.engine_pb2 import AttachRequest, DetachRequest, RenewRequest
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RunFault
 
 Code = grpc.StatusCode
 APPLICATION, RUNS = pb.PROCESS_KIND_APPLICATION, pb.PROCESS_STATE_KIND_RUNS
@@ -329,3 +331,26 @@ def test_why_a_driver_has_ended_is_named_before_its_lease_ends_unless_another_pr
     (found,) = [problem for problem in listed if problem.part == "pipeline orders"]
     assert found.kind is kind
     assert (found.cause == "its process fails: killed by SIGKILL") is (kind is Kind.PIPELINE_FAILS)
+
+
+@pytest.mark.parametrize(
+    ("fault_age_ms", "reason", "is_stale"),
+    [
+        (ENDS_WITHIN_MS + 4_000, "the JVM has ended", True),
+        (ENDS_WITHIN_MS + 3_999, "the JVM has ended", False),
+        (ENDS_WITHIN_MS + 4_000, "ended with exit code 1: batch 7: ValueError: no price", False),
+    ],
+)
+def test_a_process_that_ends_again_for_another_reason_replaces_the_fault_of_its_last_driver(
+    fault_age_ms: int, reason: str, is_stale: bool
+) -> None:
+    fault = RunFault(kind=RUN_FAULT_KIND_BATCH_FAILED, batch=7, message="ValueError: no price (app.py, line 3, in price)")
+    fault.age_ms = fault_age_ms
+    ended = pb.ProcessState(name="app", kind=APPLICATION, state=pb.PROCESS_STATE_KIND_WAITS, pipelines=["orders"], reason=reason)
+    ended.reason_age_ms = 4_000
+    deployment = pb.DeploymentStatus(deployment="deploy.toml", processes=[ended])
+    for state in (pb.PIPELINE_STATE_ATTACHED, pb.PIPELINE_STATE_AWAY):
+        pipeline = pb.PipelineStatus(pipeline="orders", state=state, fault=fault, idle_ms=60_000)
+        listed = problems(pb.GetStatusResponse(pipelines=[pipeline], deployments=[deployment]), 600_000, 600_000)
+        causes = [problem.cause for problem in listed if problem.part == "pipeline orders"]
+        assert causes == [f"its process fails: {reason}" if is_stale else f"batch 7: {fault.message}"]

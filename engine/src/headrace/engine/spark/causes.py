@@ -14,14 +14,21 @@ _CAUSED_BY = re.compile(r"^\s*Caused by: (\S.*)$", re.MULTILINE)
 _ERROR = re.compile(
     r"^:? ?((?:\w+\.)*\w*(?:Error|Exception|Refused|Failed|Away|Lost|Silent|Replaced|TakenOver)\b: \S.*)$", re.MULTILINE
 )
-_OF_THE_ENGINE = re.compile(r"/headrace/(?:engine|pipelines|contract|sdk|protocol)/|/pyspark/|/py4j/|^<frozen ")
+_NOT_OF_THE_USER = re.compile(
+    r"/headrace/(?:engine|pipelines|contract|sdk|protocol)/|/pyspark/|/py4j/|^<frozen "
+    r"|/lib/python3\.\d+/(?!(?:site|dist)-packages/)"
+)
+"""Files of the engine, of Spark, and of Python itself."""
 _OF_THE_JVM = "py4j.protocol.Py4JJavaError"
 _PATH = re.compile(r"(?<![\w/])(/[\w.@+-]+(?:/[\w.@+-]+)+)")
 _SINK = re.compile(r"\bsink ([\w.-]*\w)")
 _STREAM = re.compile(r"\bstream ([\w.-]+/[\w.-]*\w)")
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|ENOSPC")
 _DENIED = re.compile(r"Permission denied|Operation not permitted|AccessDeniedException|AccessControlException|Stale file handle")
-_LACKS = re.compile(r"OutOfMemoryError|Too many open files|Cannot allocate memory|Python worker exited unexpectedly|MemoryError")
+_LACKS = re.compile(
+    r"OutOfMemoryError|Too many open files|Cannot allocate memory|Python worker exited unexpectedly|MemoryError"
+    r"|can't start new thread|unable to create native thread|Resource temporarily unavailable"
+)
 _BY_ERROR: dict[str, "pb.RunFaultOrigin.ValueType"] = {
     "SinkFailed": pb.RUN_FAULT_ORIGIN_SINK,
     "SinkLost": pb.RUN_FAULT_ORIGIN_SINK,
@@ -62,7 +69,7 @@ def cause_of(error: str) -> Cause:
     where = ""
     if traceback is not None:
         line = traceback[2]
-        frames = [frame for frame in _FRAME.findall(traceback[1]) if not _OF_THE_ENGINE.search(frame[0])]
+        frames = [frame for frame in _FRAME.findall(traceback[1]) if not _NOT_OF_THE_USER.search(frame[0])]
         if frames:
             path, number, function = frames[-1]
             where = f" ({path.rpartition('/')[2]}, line {number}, in {function})"

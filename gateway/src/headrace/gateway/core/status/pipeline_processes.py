@@ -22,6 +22,8 @@ class PipelineProcesses:
     """The first problem of each pipeline that is not attached, by its name."""
     failed: dict[str, Problem] = field(default_factory=dict)
     """Why the process of a pipeline has ended whose lease has not, by the name of the pipeline."""
+    ends: dict[str, tuple[int, Problem]] = field(default_factory=dict)
+    """How long ago the process of a pipeline ended that does not run, in milliseconds, and why, by the name of the pipeline."""
     readers: list[tuple[tuple[str, ...], Problem]] = field(default_factory=list)
     """What each process reads that is neither connected nor stopped, and its problem; no patterns if that is not known."""
 
@@ -50,6 +52,9 @@ def pipeline_processes(status: pb.GetStatusResponse) -> PipelineProcesses:
             if process.kind not in _RUN_PIPELINES:
                 continue
             if process.reason and process.state in _DOWN:
+                for name in process.pipelines:
+                    ended = process.reason_age_ms, _problem(f"pipeline {name}", deployment, process)
+                    found.ends.setdefault(name, ended)
                 for name in attached.keys() & {*process.pipelines}:
                     # One that has called since is run by another process.
                     if attached[name].idle_ms >= process.state_age_ms:

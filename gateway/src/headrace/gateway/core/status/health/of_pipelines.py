@@ -10,6 +10,8 @@ from headrace.gateway.core.status.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import metrics_pb2
 
+ENDS_WITHIN_MS = 30_000
+"""How long a driver may take to end because of a fault that it has reported, in milliseconds."""
 _AGAIN = "nothing is lost: the micro-batch runs again once the query is started, which a supervisor does by itself"
 _REMEDIES: dict[int, str] = {
     metrics_pb2.RUN_FAULT_ORIGIN_UNSPECIFIED: f"look at what the error names, and at the log of the query; {_AGAIN}",
@@ -18,7 +20,7 @@ _REMEDIES: dict[int, str] = {
     metrics_pb2.RUN_FAULT_ORIGIN_STORAGE: (
         f"make room on the storage that the error names, repair it, or let the user of the query write there; {_AGAIN}"
     ),
-    metrics_pb2.RUN_FAULT_ORIGIN_SPARK: f"give Spark what the error says that it lacks, such as memory; {_AGAIN}",
+    metrics_pb2.RUN_FAULT_ORIGIN_SPARK: f"give Spark what the error says that it lacks, such as memory or processes; {_AGAIN}",
     metrics_pb2.RUN_FAULT_ORIGIN_OTHER_RUN: "stop one of the two drivers: one checkpoint serves one query at a time",
 }
 """What to do about a micro-batch that has failed, by where its fault began."""
@@ -37,7 +39,8 @@ def of_pipeline(site: Site, pipeline: pb.PipelineStatus) -> Iterator[Problem]:
     if faults:
         yield faults[0].within(part)
     elif pipeline.fault.kind:
-        yield from _reported(site, pipeline, part)
+        ended = _ended_otherwise(site, pipeline)
+        yield from _reported(site, pipeline, part) if ended is None else (ended,)
     elif pipeline.state != pb.PIPELINE_STATE_ATTACHED:
         yield from _not_attached(site, pipeline, part)
     elif (failed := site.runs.failed.get(pipeline.pipeline)) is not None:
@@ -94,6 +97,16 @@ def _reported(site: Site, pipeline: pb.PipelineStatus, part: str) -> Iterator[Pr
         yield root.within(part)
     else:
         yield Problem(part, Kind.PIPELINE_FAILS, cause, fault.age_ms, _REMEDIES.get(fault.origin, _REMEDIES[0]))
+
+
+def _ended_otherwise(site: Site, pipeline: pb.PipelineStatus) -> Problem | None:
+    """Returns why the process of a pipeline has ended again, long after its driver has reported a fault, and for another one."""
+    age_ms, ended = site.runs.ends.get(pipeline.pipeline, (0, None))
+    if ended is None or pipeline.fault.age_ms - age_ms < ENDS_WITHIN_MS:
+        return None
+    # Not the place in the user's code, which follows.
+    said = pipeline.fault.message.partition(" (")[0]
+    return None if said in ended.cause else ended
 
 
 def _sink_of(site: Site, pipeline: pb.PipelineStatus) -> str:
