@@ -57,7 +57,7 @@ def throughput(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
         baselines.append(drain(spark, to_spark_files, messages))
         say(f"  {rates[-1]:,.0f} messages/s, Spark's file sink {baselines[-1]:,.0f}")
     rate, baseline = sorted(rates)[len(rates) // 2], sorted(baselines)[len(baselines) // 2]
-    yield Figure("throughput", rate, "messages/s", baseline, ">= 0.8 of the baseline", rate >= 0.8 * baseline)
+    yield Figure("throughput", rate, "messages/s", baseline, ">= 0.9 of the baseline", rate >= 0.9 * baseline)
     yield from itself("throughput", rates, "messages/s")
 
 
