@@ -156,7 +156,17 @@ CAN_BE: Mapping[str, set[str]] = {
     **{optional: {"None"} for optional in ("aggregation", "combine", "decode", "encode", "id", "on_timer", "output", "update")},
     **{
         optional: {"None"}
-        for optional in ("clock_every", "emit_every", "idle_after", "idle_flush", "await_time", "on_error", "ttl", "unit")
+        for optional in (
+            "clock_every",
+            "emit_every",
+            "idle_after",
+            "idle_flush",
+            "await_time",
+            "clock_ttl",
+            "on_error",
+            "ttl",
+            "unit",
+        )
     },
     "await_streams": {"None", "60"},
     "max_keys": {"None", "60"},

@@ -11,6 +11,7 @@ from headrace.pipelines.build import aggregation_of
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.join_steps import check_right, joined_in_windows
 from headrace.pipelines.steps.aggregation import Aggregation, collect
+from headrace.pipelines.steps.clock_ttl import clock_count_windows
 from headrace.pipelines.steps.count_windows import CountWindows
 from headrace.pipelines.steps.step import OnError, Step
 from headrace.pipelines.time.time import span
@@ -136,6 +137,8 @@ class Windowed(Generic[T_co, W_co]):
             raise GraphError(f"{where}: sessions can merge; the aggregation needs combine")
         name = builder.name_for_states(name, "window", "window")
         if isinstance(windows, Count):
+            if windows.clock_ttl is not None:
+                return self._then(clock_count_windows(name, policy, found, windows.values, windows.clock_ttl, self._lag))
             return self._then(CountWindows(name, policy, found, windows.values, windows.ttl))
         return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag, self._emit_every))
 

@@ -5,12 +5,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headrace.pipelines import arguments as check
+from headrace.pipelines._errors import GraphError
 from headrace.pipelines._windowed import Windowed, windowed
 from headrace.pipelines.build import aggregation_of, check_state, own_name, stateful_step
 from headrace.pipelines.flow_outputs import Outputs
 from headrace.pipelines.formats import Format
 from headrace.pipelines.programs.program import program_of
 from headrace.pipelines.steps.aggregation import Aggregation, Window
+from headrace.pipelines.steps.clock_ttl import clock_running
 from headrace.pipelines.steps.columnar import StatefulColumns
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.key_states import KeyStates
@@ -201,6 +203,7 @@ class States(Outputs[T_co]):
         aggregation: Aggregation[T_co, Any, U],
         *,
         ttl: timedelta | str | None = None,
+        clock_ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
@@ -212,6 +215,7 @@ class States(Outputs[T_co]):
         *,
         output: Callable[[Any, R, None], U | None],
         ttl: timedelta | str | None = None,
+        clock_ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
@@ -223,6 +227,7 @@ class States(Outputs[T_co]):
         initial: Callable[[], A],
         update: Callable[[A, T_co], A],
         ttl: timedelta | str | None = None,
+        clock_ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[A]": ...
@@ -235,6 +240,7 @@ class States(Outputs[T_co]):
         update: Callable[[A, T_co], A],
         output: Callable[[Any, A, None], U | None],
         ttl: timedelta | str | None = None,
+        clock_ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
@@ -247,6 +253,7 @@ class States(Outputs[T_co]):
         update: Callable[[Any, T_co], Any] | None = None,
         output: Callable[[Any, Any, Any], Any] | None = None,
         ttl: timedelta | str | None = None,
+        clock_ttl: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
@@ -258,19 +265,25 @@ class States(Outputs[T_co]):
             update: Returns the accumulator with another value.
             output: Returns the result for a key, an accumulator and None.
             ttl: The event time without a value after which a key's aggregate is removed, as for `stateful`.
+            clock_ttl: The same by the clock: after the micro-batch of the last value, by when micro-batches were planned.
             name: The step's name, which also identifies its states in the checkpoint.
             on_error: The policy for values for which a function raises.
 
         Raises:
-            GraphError: Neither or both of an aggregation and functions are given, `ttl` is not a positive duration, or the step
-                needs a name.
+            GraphError: Neither or both of an aggregation and functions are given, a duration is not positive, both
+                are given, or the step needs a name.
         """
         builder = self._builder
         where = builder.where(name, "aggregate", "aggregate")
         found = aggregation_of(where, aggregation, initial, update, None, output)
         lives = None if ttl is None else span(ttl, f"{where}: ttl")
+        by_clock = None if clock_ttl is None else span(clock_ttl, f"{where}: clock_ttl")
+        if lives is not None and by_clock is not None:
+            raise GraphError(f"{where}: pass either ttl, by event time, or clock_ttl, by the clock")
         policy = builder.policy(where, on_error)
         name = builder.name_for_states(name, "aggregate", "aggregate")
+        if by_clock is not None:
+            return self._with(clock_running(name, policy, found, by_clock, builder.lag(self._number)))
         return self._with(Running(name, policy, found) if lives is None else LastingRunning(name, policy, found, lives))
 
     def _stateful(

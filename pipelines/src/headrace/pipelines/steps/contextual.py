@@ -15,13 +15,14 @@ from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.context import Context
-from headrace.pipelines.steps.due import Index, due_by_clock, due_of
+from headrace.pipelines.steps.due import due_by_clock, due_of
 from headrace.pipelines.steps.returned import own, own_or_none
 from headrace.pipelines.steps.rollback import GONE, Replay, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import KeyedStep, OnError, StepPass
 from headrace.pipelines.steps.timed_state import (
     TimedState,
     TimedStateClass,
+    list_again,
     listed_by_clock,
     newly_listed_by_clock,
     next_by_clock,
@@ -174,12 +175,12 @@ class Contextual(KeyedStep):
             if next_by_clock(states[key]) <= now:
                 keys.append(key)
             else:
-                _list_again(due, key, states[key], now)
+                list_again(due, key, states[key], now)
         calls, fired = _Calls(self, step_pass, keys), list[Fired]()
         for key in keys:
             fired += calls.due_by_clock(key, now, watermark)
             if key in states:
-                _list_again(due, key, states[key], now)
+                list_again(due, key, states[key], now)
         step_pass.touched(self.name, keys)
         return fired_elements(fired)
 
@@ -335,14 +336,6 @@ class _Calls:
     def _record(self, key: Key, replay: Replay) -> None:
         if self._rollback is not None:
             self._rollback.record(key, replay)
-
-
-def _list_again(due: Index, key: Key, timed: TimedState, now: int) -> None:
-    """Lists a key, which the index had listed up to now, at its next timer, unless it still lists it before."""
-    if timed.listed <= now:
-        timed.listed = END
-    if next_by_clock(timed) < timed.listed:
-        due.add(key, listed_by_clock(timed))
 
 
 def _without_clock_timer(timed: Any, *, at: int) -> Any:

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.pipelines.elements.elements import Lineage
+from headrace.pipelines.elements.elements import Key, Lineage
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.states.state import TIMERS, StateClass
 from headrace.pipelines.time.time import END
+
+if TYPE_CHECKING:
+    from headrace.pipelines.steps.due import Index
 
 
 class TimedState:
@@ -96,3 +99,11 @@ def newly_listed_by_clock(timed: TimedState) -> int:
     """The same, for an index that does not list the key, or lists an older state of it."""
     timed.listed = END
     return listed_by_clock(timed)
+
+
+def list_again(due: "Index", key: Key, timed: TimedState, now: int) -> None:
+    """Lists a key, which the index had listed up to now, at its next timer, unless it still lists it before."""
+    if timed.listed <= now:
+        timed.listed = END
+    if next_by_clock(timed) < timed.listed:
+        due.add(key, listed_by_clock(timed))

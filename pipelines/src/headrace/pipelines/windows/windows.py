@@ -83,10 +83,12 @@ class Count:
     Attributes:
         values: The number of values.
         ttl: The event time without a value after which an incomplete window produces its result, in microseconds; None for never.
+        clock_ttl: The same by the clock.
     """
 
     values: int
     ttl: int | None = None
+    clock_ttl: int | None = None
 
 
 def tumbling(size: timedelta | str) -> Grid:
@@ -138,7 +140,7 @@ def session(gap: timedelta | str) -> Session:
     return Session(span(gap, "session(...): gap"))
 
 
-def count_window(values: int, *, ttl: timedelta | str | None = None) -> Count:
+def count_window(values: int, *, ttl: timedelta | str | None = None, clock_ttl: timedelta | str | None = None) -> Count:
     """Returns consecutive windows of a number of values of a key. Without `ttl`, they do not depend on event time.
 
     An incomplete window produces its result at the end of event time.
@@ -147,11 +149,16 @@ def count_window(values: int, *, ttl: timedelta | str | None = None) -> Count:
         values: The number of values, at least 1.
         ttl: The event time without a value of the key after which an incomplete window produces its result: a timedelta, or text
             such as "1 hour". By default, it waits for more values.
+        clock_ttl: The same by the clock: after the micro-batch of the last value, by when micro-batches were planned.
 
     Raises:
-        GraphError: `values` is not a whole number, or less than 1, or `ttl` is not a positive duration.
+        GraphError: `values` is not a whole number, or less than 1, a duration is not positive, or both are given.
     """
     where = "count_window(...)"
     if check.whole(where, "values", values) < 1:
         raise GraphError(f"{where}: values: a window must count at least one value, not {values}")
-    return Count(int(values), None if ttl is None else span(ttl, f"{where}: ttl"))
+    lives = None if ttl is None else span(ttl, f"{where}: ttl")
+    by_clock = None if clock_ttl is None else span(clock_ttl, f"{where}: clock_ttl")
+    if lives is not None and by_clock is not None:
+        raise GraphError(f"{where}: pass either ttl, by event time, or clock_ttl, by the clock")
+    return Count(int(values), lives, by_clock)
