@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -96,8 +97,6 @@ def test_a_process_that_was_forked_makes_its_own_and_tears_down_only_that(tmp_pa
 
 
 def test_a_teardown_that_raises_or_hangs_does_not_keep_others_or_the_process(caplog: pytest.LogCaptureFixture) -> None:
-    import threading
-
     called, hangs = list[str](), threading.Event()
     before_end(lambda: called.append("first"))
     before_end(lambda: 1 // 0)
@@ -109,6 +108,17 @@ def test_a_teardown_that_raises_or_hangs_does_not_keep_others_or_the_process(cap
     assert "has not ended in 0.01 s" in caplog.text
     assert "has failed" in caplog.text
     hangs.set()
+
+
+def test_a_process_that_ends_starts_no_thread_which_python_may_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    called = list[str]()
+    before_end(lambda: called.append("there"))
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    call_all()
+    assert called == ["there"]
 
 
 def test_what_is_given_must_be_functions_that_can_be_called_so() -> None:
