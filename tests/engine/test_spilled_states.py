@@ -4,12 +4,13 @@ import os
 import pickle
 import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -297,3 +298,24 @@ def test_classes_that_only_annotations_name_are_stored_as_in_the_checkpoint() ->
     states.begin([])
     assert not dict.__len__(states)
     assert states["a"] == Local(3)
+
+
+@pytest.mark.parametrize("worker_bytes", [0, 10**9])
+def test_rows_of_a_broadcast_table_are_found_by_equal_keys_wherever_they_are(worker_bytes: int) -> None:
+    keys = (1, 1.0, True, np.int64(1), np.float32(1), "1", b"1", None, float("nan"), 2**5000, "\ud800", object(), 1.5, (1,))
+
+    def found(message: Message, rows: Mapping[int, str]) -> str:
+        for wrong in ([1], {}, (1, [2])):
+            with pytest.raises(TypeError, match="unhashable"):
+                rows.get(wrong)  # type: ignore[call-overload]
+        return repr([(rows.get(key), key in rows) for key in keys])  # type: ignore[call-overload]
+
+    app = Pipeline("app")
+    table = app.broadcast("r/*", decode=bytes.decode, key=lambda message: int(message.key or b""))
+    app.source("l/*").key_by().map_with(table, found).sink("out")
+    stages = Stages(app, buckets=1, worker_bytes=worker_bytes)
+    stages.open("l/0", "r/0")
+    stages.send(*(Message(b"row", b"%d" % number, 1, "r/0", number) for number in range(100)))
+    stages.send(Message(b"row", b"100", 1, "r/0", 100), Message(b"", b"", 1, "l/0", 1))
+    stages.end(all_=True)
+    assert stages.written["out"] == [(b"", repr([("row", True)] * 5 + [(None, False)] * 9).encode())]

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.pipelines.rig import cut
 from tests.pipelines.test_joins import (
     BOUNDS,
     CUTS,
@@ -104,8 +105,66 @@ def test_more_rows_than_max_rows_end_the_query_under_every_policy_and_deleted_on
     app.source("l/*").key_by().map_with(rules, seen).sink("out")
     trial = Trial(app, buckets=3)
     trial.send(rule(b"a", b"1"), rule(b"b", b"2"), rule(b"a", b"3", 2), rule(b"b", None, 3), rule(b"c", b"4", 4))
-    with pytest.raises(StepError, match=r"step seen-rows, key b'd', stream r/0.*more than 2 rows, its max_rows: delete rows"):
+    with pytest.raises(StepError, match=r"step seen-rows, key b'd', stream r/0.*more than 2 rows, its max_rows: raise max_rows"):
         trial.send(rule(b"d", b"5", 5))
+
+
+@PROPERTY
+@example([("a", True), ("a", False), ("b", True), ("a", True)], [], 1)
+@given(
+    changes=st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30),
+    cuts=st.lists(st.integers(1, 30), max_size=5),
+    most=st.integers(1, 2),
+)
+def test_the_query_ends_at_the_first_row_too_many_and_continues_with_more_max_rows(
+    changes: list[tuple[str, bool]], cuts: list[int], most: int
+) -> None:
+    def app(max_rows: int) -> Pipeline:
+        app = Pipeline("app")
+        rules = app.broadcast("r/*", decode=bytes.decode, max_rows=max_rows)
+        app.source("l/*").key_by().map_with(rules, seen).sink("out")
+        return app
+
+    trial, there, limit = Trial(app(most)), set[str](), most
+    trial.open("l/0", "r/0")
+    for batch in cut(changes, cuts):
+        sent = [rule(key.encode(), b"1" if is_there else None, 1) for key, is_there in batch]
+        largest, after = 0, set(there)
+        for key, is_there in batch:
+            before = len(after)
+            (after.add if is_there else after.discard)(key)
+            largest = max(largest, len(after) if len(after) > before else 0)
+        if largest > limit:
+            with pytest.raises(StepError, match=f"more than {limit} rows"):
+                trial.send(*sent)
+            limit = largest
+            trial.restart(app(limit))
+        trial.send(*sent)
+        there = after
+    trial.finish()
+    assert set(map(bytes.decode, trial.states("seen-rows"))) == there
+
+
+def test_the_rows_can_be_read_only_during_the_call() -> None:
+    kept = list[Mapping[bytes, str]]()
+
+    def views(value: Message, rows: Mapping[bytes, str]) -> object:
+        kept.append(rows)
+        return {b"map": rows, b"items": rows.items(), b"copy": dict(rows)}[value.value]  # type: ignore[index]
+
+    app = Pipeline("app", on_error=OnError.DEAD_LETTER, dead_letters="failed")
+    rules = app.broadcast("r/*", decode=bytes.decode)
+    app.source("l/*").key_by().map_with(rules, views).map(lambda found: repr(list(found)), name="text").sink("out")
+    trial = Trial(app)
+    trial.open("l/0", "r/0")
+    trial.send(rule(b"a", b"1", 1), rule(b"a", None, 4), value(b"map", 1), value(b"items", 2), value(b"copy", 3))
+    trial.finish()
+    assert trial.values("out") == [b"[b'a']"]
+    assert len(trial.failed) == 2
+    assert all("step text" in why and "return a copy of them from it, such as dict(rows)" in why for why in trial.failed)
+    with pytest.raises(RuntimeError, match="only during the call"):
+        kept[0].get(b"a")
+    assert repr(kept[0]) == "the rows of a call that has ended"
 
 
 def test_what_fails_and_what_is_late_counts_once_however_many_buckets_there_are() -> None:

@@ -20,7 +20,7 @@ from headrace.pipelines.joins.waiting import RIGHT, Entry, Waiting, WaitingClass
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.due import due_of
-from headrace.pipelines.steps.keys import in_order_of_keys
+from headrace.pipelines.steps.keys import in_order_of_keys, normal_key
 from headrace.pipelines.steps.returned import present
 from headrace.pipelines.steps.stateless import KeyBy
 from headrace.pipelines.steps.step import Counted, KeyedStep, StepPass
@@ -113,6 +113,7 @@ class BroadcastRows(KeyedStep):
         """
         (keys, times, marks), origin = elements.timed(), elements.origin
         states, stream, sequences, late = step_pass.states(self.name), origin.stream, origin.sequences.tolist(), 0
+        there = self._number_before(states, len(keys))
         rows = zip(elements.places(), keys, elements.values, times, marks, strict=True)
         for index, (place, key, (_, row), time, mark) in enumerate(rows):
             at, due, is_late = placed_by_time(self.side, time, mark)
@@ -120,14 +121,16 @@ class BroadcastRows(KeyedStep):
             entry = Entry(due, at, time, stream, sequences[place], RIGHT, False, False, row)
             kept = states.get(key)
             waiting = Waiting([], []) if kept is None else kept
-            before = waiting.next
+            before, was_there = waiting.next, _is_there(waiting)
             waiting.add(entry)
             waiting.next = expires(waiting.rights, self.stay)
             states[key] = waiting
             if waiting.next < before and states.index is not None:
                 states.index.add(key, waiting.next)
-            if kept is None and self._are_too_many(states):
-                why = f"the table has more than {self.max_rows:,} rows, its max_rows: delete rows, or raise max_rows"
+            more = _is_there(waiting) - was_there
+            there += more
+            if more > 0 and there > self.max_rows:
+                why = f"the table has more than {self.max_rows:,} rows, its max_rows: raise max_rows"
                 step_pass.failed(self, elements, index, TooManyRows(why))
         step_pass.touched(self.name, keys)
         if late:
@@ -149,14 +152,20 @@ class BroadcastRows(KeyedStep):
                 due.add(key, states[key].next)
         step_pass.touched(self.name, touched)
 
-    def _are_too_many(self, states: States) -> bool:
-        if len(states) <= self.max_rows:
-            return False
-        return sum(1 for _, waiting in states.items() if waiting.rights[-1].value is not None) > self.max_rows
+    def _number_before(self, states: States, changes: int) -> int:
+        """The number of rows before some changes; 0 if there cannot be too many after them."""
+        if len(states) + changes <= self.max_rows:
+            return 0
+        return sum(_is_there(waiting) for _, waiting in states.items())
+
+
+def _is_there(waiting: Waiting) -> bool:
+    """Whether a key has a row that is not deleted, as of the last change."""
+    return bool(waiting.rights) and waiting.rights[-1].value is not None
 
 
 class RowsAsOf(Mapping[Any, Any]):
-    """The rows of a table as of an event time. Each row that it returns is a copy.
+    """The rows of a table as of an event time, until it is closed. Each row that it returns is a copy.
 
     Args:
         states: The rows that are kept, by key.
@@ -167,7 +176,12 @@ class RowsAsOf(Mapping[Any, Any]):
     __slots__ = ("_at", "_order", "_states")
 
     def __init__(self, states: States, order: list[Key], at: int) -> None:
-        self._states, self._order, self._at = states, order, at
+        self._states: States | None = states
+        self._order, self._at = order, at
+
+    def close(self) -> None:
+        """Ends its use, since later on the table may have other rows."""
+        self._states = None
 
     def __getitem__(self, key: Any) -> Any:
         """The row of a key."""
@@ -183,7 +197,7 @@ class RowsAsOf(Mapping[Any, Any]):
     def __iter__(self) -> Iterator[Any]:
         """The keys of all rows, in an order that only depends on them."""
         if not self._order:
-            self._order.extend(in_order_of_keys(list(self._states.keys())))
+            self._order.extend(in_order_of_keys(list(self._open().keys())))
         return (key for key in self._order if key in self)
 
     def __len__(self) -> int:
@@ -192,10 +206,24 @@ class RowsAsOf(Mapping[Any, Any]):
 
     def __repr__(self) -> str:
         """The rows as a dict."""
-        return repr(dict(self))
+        return "the rows of a call that has ended" if self._states is None else repr(dict(self))
+
+    def _open(self) -> States:
+        if self._states is None:
+            raise RuntimeError(
+                "the rows of a broadcast table can be read only during the call of the function: return a copy of them from it, "
+                "such as dict(rows)"
+            )
+        return self._states
 
     def _row(self, key: Any) -> Any:
-        waiting = self._states.get(key)
+        states = self._open()
+        try:
+            normal = normal_key(key)
+        except (TypeError, ValueError):
+            hash(key)  # raises TypeError, as of a dict
+            return None
+        waiting = states.get(normal)
         if waiting is None:
             return None
         last = bisect_right(waiting.rights, self._at, key=_AT) - 1
@@ -258,10 +286,13 @@ class MapWith(JoinAsOf):
         for entry in leaving:
             lineage = self.name, entry.due, numbers[entry[:6]]
             numbers[entry[:6]] += 1
+            seen = RowsAsOf(rows, order, entry.at)
             try:
-                result = present(self.function(entry.value, RowsAsOf(rows, order, entry.at)))
+                result = present(self.function(entry.value, seen))
             except BaseException as error:
                 step_pass.failed(self, placeholder(key, entry.stream, entry.sequence), 0, error)
                 continue
+            finally:
+                seen.close()
             if result is not None:
                 yield Fired(key, result, entry.time, entry.due, entry.stream, entry.sequence, lineage)
