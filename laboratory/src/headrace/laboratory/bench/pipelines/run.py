@@ -15,6 +15,7 @@ from headrace.laboratory.bench.pipelines.end_to_end import (
     market_spread_end_to_end,
     word_count_200k_end_to_end,
 )
+from headrace.laboratory.bench.pipelines.meetings import join_as_of, map_async_part, quantile_part, top_n_part
 from headrace.laboratory.bench.pipelines.peers import peers
 from headrace.laboratory.bench.pipelines.rates import (
     computed_key,
@@ -40,6 +41,10 @@ PARTS: dict[str, SizedPart] = {
     "vs_transform_with_state_200k": vs_transform_with_state_200k,
     "computed_key": computed_key,
     "without_shuffle": without_shuffle,
+    "join_as_of": join_as_of,
+    "map_async": map_async_part,
+    "top_n": top_n_part,
+    "quantile": quantile_part,
     "latency": latency,
     "restart_1m_keys_s": restart_1m_keys_s,
     "small_batch_on_10m_keys": small_batch_on_10m_keys,

@@ -32,6 +32,8 @@ class Sizes:
         curve_batch_messages: Messages in a large micro-batch of the curves.
         curve_batches: Large micro-batches that count at each of them.
         curve_states: The curve's numbers of keys that all exist before the micro-batches that count.
+        meeting_messages: Messages in each run of a join, a window or async calls alone.
+        meeting_rounds: The number of these runs, in turns with what they are compared with.
         peer_messages: Messages that a peer takes.
     """
 
@@ -57,6 +59,8 @@ class Sizes:
     curve_batch_messages: int = 1_000_000
     curve_batches: int = 5
     curve_states: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    meeting_messages: int = 400_000
+    meeting_rounds: int = 6
     peer_messages: int = 2_000_000
 
 
@@ -71,6 +75,8 @@ SHORT = replace(
     count_batches=2,
     batch_against_350=250_000,
     batch_against_200k=50_000,
+    meeting_messages=100_000,
+    meeting_rounds=4,
 )
 QUICK = Sizes(
     loop_messages=100_000,
@@ -95,5 +101,7 @@ QUICK = Sizes(
     curve_batch_messages=40_000,
     curve_batches=2,
     curve_states=(1_000, 10_000),
+    meeting_messages=20_000,
+    meeting_rounds=1,
     peer_messages=100_000,
 )
