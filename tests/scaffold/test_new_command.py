@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -71,6 +72,7 @@ def test_the_next_commands_are_printed(into: Path) -> None:
         "",
         "README.md says how to test and run it",
     ]
+    assert result.stderr == f"this Headrace runs from a checkout: until its version is released, add --sdk {ROOT / 'sdk' / 'go'}\n"
 
 
 def test_the_json_document_is_stable(into: Path) -> None:
@@ -79,7 +81,7 @@ def test_the_json_document_is_stable(into: Path) -> None:
     assert set(document) == {"command", "ok", "summary", "result", "error"}
     assert (document["command"], document["ok"], document["error"]) == ("new app", True, None)
     found = document["result"]
-    assert set(found) == {"name", "kind", "language", "folder", "files", "next"}
+    assert set(found) == {"name", "kind", "language", "folder", "files", "next", "hint"}
     assert (found["name"], found["kind"], found["language"]) == ("word-count", "app", "Python")
     assert {str(path.relative_to(found["folder"])) for path in Path(found["folder"]).rglob("*") if path.is_file()} == {
         *found["files"]
@@ -208,7 +210,27 @@ def test_an_sdk_may_be_in_a_folder_with_an_odd_name(into: Path, tmp_path: Path) 
             if (ROOT / "sdk" / language / name).exists():
                 (sdk / name).write_text((ROOT / "sdk" / language / name).read_text())
         assert new("sink", "--lang", language, f"{language}-x", "--into", into, "--sdk", sdk).exit_code == 0
-    assert tomllib.loads((into / "rust-x" / "Cargo.toml").read_text())["dependencies"]["headrace"]["path"] == f"{odd}/rust copy"
-    package = json.loads((into / "typescript-x" / "package.json").read_text())
-    assert package["dependencies"]["@headrace/sdk"] == f"file:{odd}/typescript copy"
-    assert f"=> {json.dumps(f'{odd}/go copy', ensure_ascii=False)}\n" in (into / "go-x" / "go.mod").read_text()
+    config = tomllib.loads((into / "rust-x" / ".cargo" / "config.toml").read_text())
+    assert config["patch"]["crates-io"]["headrace"]["path"] == f"{odd}/rust copy"
+    assert f"=> {json.dumps(f'{odd}/go copy', ensure_ascii=False)}\n" in (into / "go-x" / "go.work").read_text()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_whoever_clones_a_project_that_builds_with_a_checkout_builds_with_the_release(language: str, into: Path) -> None:
+    created = [
+        new("source", "--lang", language, "orders", "--into", into / name, *more, "--json")
+        for name, more in (("released", ()), ("checkout", ("--sdk", ROOT / "sdk" / language)))
+    ]
+    hints = [json.loads(one.stdout)["result"]["hint"] for one in created]
+    assert hints == [
+        f"this Headrace runs from a checkout: until its version is released, add --sdk {ROOT / 'sdk' / language}",
+        None,
+    ]
+    cloned = into / "cloned"
+    with_sdk = into / "checkout" / "orders"
+    subprocess.run(["git", "init", "--quiet", with_sdk], check=True)
+    subprocess.run(["git", "-C", with_sdk, "add", "."], check=True)
+    subprocess.run(["git", "-C", with_sdk, "checkout-index", "--all", f"--prefix={cloned}/"], check=True)
+    released = into / "released" / "orders"
+    files = {path.relative_to(released): path.read_text() for path in released.rglob("*") if path.is_file()}
+    assert {path.relative_to(cloned): path.read_text() for path in cloned.rglob("*") if path.is_file()} == files

@@ -135,10 +135,13 @@ def _create(as_json: bool, create: "Callable[[], Created]") -> None:
             "folder": str(created.folder),
             "files": list(created.files),
             "next": list(created.commands),
+            "hint": created.hint or None,
         }
         print_result(summary, result)
         return
     print_line(summary)
+    if created.hint:
+        print_line(created.hint, err=True)
     print_line("\nnext:")
     for line in created.commands:
         print_line(f"  {line}")

@@ -9,9 +9,6 @@ from pathlib import Path
 from headrace.contract.languages import LANGUAGES, Language
 from headrace.scaffold.names import InvalidName, NotAnSdk, joined, snake_case
 
-CHECKOUT = "headrace-checkout.txt"
-"""The file of a project in Python that has pip install Headrace from a checkout."""
-
 _JAVA = (
     "abstract assert boolean break byte case catch char class const continue default do double else enum extends false final "
     "finally float for goto if implements import instanceof int interface long native new null package private protected "
@@ -25,8 +22,6 @@ _RUST = (
 )
 _RUST_CRATES = "async-stream futures-util headrace serde serde-json sha2 tempfile tokio tracing-subscriber"
 _PYTHON_PACKAGES = "headrace mypy pydantic pytest ruff src tests"
-_DISTRIBUTIONS = ("base", "sdk/python", "connectors", "gateway", "conformance")
-_DISTRIBUTIONS_OF_APPS = (*_DISTRIBUTIONS, "pipelines", "engine", ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +123,3 @@ SCAFFOLDS = {
         ),
     )
 }
-
-
-def checkout_requirements(sdk: Path, *, app: bool) -> str:
-    """Returns what pip installs Headrace from a checkout with; `sdk` is the SDK for Python in it.
-
-    Raises:
-        NotAnSdk: The SDK is not in a checkout.
-    """
-    root = sdk.parents[1]
-    folders = [root / name for name in (_DISTRIBUTIONS_OF_APPS if app else _DISTRIBUTIONS)]
-    missing = next((folder for folder in folders if not (folder / "pyproject.toml").is_file()), None)
-    if missing is not None:
-        raise NotAnSdk(f"{sdk} is not in a checkout of Headrace: there is no {missing / 'pyproject.toml'}")
-    lines = ["# Headrace from a checkout, in place of its release."]
-    return "\n".join((*lines, *(f"-e {folder.resolve()}" for folder in folders), ""))

@@ -4,9 +4,7 @@ A template has the name of the file that it becomes, with the suffix `.template`
 from treating it as part of Headrace. In it and in its path, `@@name` is replaced: `@@` occurs in none of the languages.
 """
 
-import json
 import os
-import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +16,8 @@ from string import Template
 from typing import Literal
 
 from headrace.machine.owned_folder import remove
-from headrace.scaffold.languages import CHECKOUT, SCAFFOLDS, Scaffold, checkout_requirements
+from headrace.scaffold.checkouts import REQUIREMENTS, checkout_of, requirements, with_checkout
+from headrace.scaffold.languages import SCAFFOLDS, Scaffold
 from headrace.scaffold.names import FolderNotEmpty, checked_connector_name, checked_name
 
 _SUFFIX = ".template"
@@ -73,6 +72,7 @@ class Created:
         folder: Where it is, an absolute path.
         files: Its files, relative to the folder.
         commands: What to type next.
+        hint: What to know before that, if this Headrace may not be released; else empty.
     """
 
     name: str
@@ -81,6 +81,7 @@ class Created:
     folder: Path
     files: tuple[str, ...]
     commands: tuple[str, ...]
+    hint: str
 
 
 def new_connector(kind: Kind, scaffold: Scaffold, name: str, into: Path, sdk: Path | None = None) -> Created:
@@ -104,20 +105,17 @@ def new_connector(kind: Kind, scaffold: Scaffold, name: str, into: Path, sdk: Pa
     values = {"name": name, "kind": kind, "title": language.title, "version": version}
     values |= {"package": package, **_KINDS[kind]}
     values |= {"command": scaffold.command.format(name=name, package=package, folder="{folder}")}
-    values |= _dependency(scaffold, version, sdk)
     # A plugin in Python has an entry point in place of a manifest.
     manifest = [f"manifest/{kind}"] if scaffold.command else []
     files = rendered([f"connector/{kind}", *manifest, f"{language.name}/shared", f"{language.name}/{kind}"], values)
-    build = list(scaffold.build)
-    if language.name == "python" and sdk is not None:
-        files[CHECKOUT] = checkout_requirements(sdk, app=False)
-        build = [f"pip install -r {CHECKOUT} -e '.[dev]'"]
-    elif language.name == "java" and sdk is not None:
-        build.insert(0, f"mvn --file {shlex.quote(str(sdk))} --projects protocol,sdk --also-make install -DskipTests")
+    build = scaffold.build
+    if sdk is not None:
+        added, build = with_checkout(language.name, sdk, build)
+        files |= added
     folder = _written(files, into, name)
     found = [] if not manifest else [f"export HEADRACE_CONNECTORS={shlex.quote(str(folder.parent))}"]
     commands = (f"cd {shlex.quote(str(folder))}", *build, *found, f"headrace connector describe {name}")
-    return Created(name, kind, language.title, folder, tuple(files), commands)
+    return Created(name, kind, language.title, folder, tuple(sorted(files)), commands, _hint(sdk, language.name))
 
 
 def new_app(name: str, into: Path, sdk: Path | None = None) -> Created:
@@ -138,33 +136,20 @@ def new_app(name: str, into: Path, sdk: Path | None = None) -> Created:
     files = rendered(["app"], values)
     install = "pip install -e '.[dev]'"
     if sdk is not None:
-        files[CHECKOUT] = checkout_requirements(python.sdk(sdk), app=True)
-        install = f"pip install -r {CHECKOUT} -e '.[dev]'"
+        files[REQUIREMENTS] = requirements(python.sdk(sdk), app=True)
+        install = f"pip install -r {REQUIREMENTS} -e '.[dev]'"
     folder = _written(files, into, name)
     commands = (f"cd {shlex.quote(str(folder))}", install, "pytest", "python feed.py > lines.txt", "headrace run deploy.toml")
-    return Created(name, "app", python.language.title, folder, tuple(files), commands)
+    return Created(name, "app", python.language.title, folder, tuple(sorted(files)), commands, _hint(sdk, "python"))
 
 
-def _dependency(scaffold: Scaffold, version: str, sdk: Path | None) -> Mapping[str, str]:
-    """Returns how the build of a project names the SDK."""
-    match scaffold.language.name:
-        case "go":
-            if sdk is None:
-                return {"replace": ""}
-            # Quotes would be correct for any path, but are seldom necessary.
-            path = str(sdk) if re.fullmatch(r"[\w./-]+", str(sdk)) else _quoted(str(sdk))
-            return {"replace": f"\nreplace github.com/headrace/headrace/sdk/go => {path}\n"}
-        case "typescript":
-            return {"sdk": _quoted(version if sdk is None else f"file:{sdk}")}
-        case "rust":
-            return {"sdk": _quoted(version) if sdk is None else f"{{ path = {_quoted(str(sdk))} }}"}
-        case _:
-            return {}
-
-
-def _quoted(text: str) -> str:
-    """Returns a string in quotes, in the notation that JSON, TOML and go.mod share."""
-    return json.dumps(text, ensure_ascii=False)
+def _hint(sdk: Path | None, language: str) -> str:
+    """Returns how to build with the SDK of the checkout that this Headrace runs from; empty if it has none, or it was named."""
+    root = None if sdk is not None else checkout_of(metadata.distribution("headrace"))
+    if root is None or not (root / "sdk" / language).is_dir():
+        return ""
+    sdk_there = shlex.quote(str(root / "sdk" / language))
+    return f"this Headrace runs from a checkout: until its version is released, add --sdk {sdk_there}"
 
 
 def _written(files: Mapping[str, str], into: Path, name: str) -> Path:
