@@ -17,6 +17,7 @@ from headrace.cli import cli
 from headrace.contract.languages import LANGUAGES
 
 VERSION = version("headrace")
+_HINT = "this Headrace runs from a checkout: until its version is released, add --sdk "
 
 
 def new(*arguments: str | Path) -> Result:
@@ -72,7 +73,7 @@ def test_the_next_commands_are_printed(into: Path) -> None:
         "",
         "README.md says how to test and run it",
     ]
-    assert result.stderr == f"this Headrace runs from a checkout: until its version is released, add --sdk {ROOT / 'sdk' / 'go'}\n"
+    assert result.stderr == f"{_HINT}{ROOT / 'sdk' / 'go'}\n"
 
 
 def test_the_json_document_is_stable(into: Path) -> None:
