@@ -15,7 +15,7 @@ from tests.deploy.test_link import SINK, served, until
 from tests.deploy.test_ps import configured
 
 from headrace.cli import cli
-from headrace.contract import redialled
+from headrace.contract import redial
 from headrace.deploy import Kind, Known, Reached, Status, StatusProbe, reports
 from headrace.deploy.link import GatewayLink
 
@@ -39,7 +39,7 @@ class Names:
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Names]]:
-    monkeypatch.setattr(redialled, "REDIAL_S", 0.0)
+    monkeypatch.setattr(redial, "REDIAL_S", 0.0)
     made: list[Names] = []
 
     def make(address: str) -> Names:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import grpc
 
-from headrace.contract.redialled import Redialled
+from headrace.contract.redial import Redial
 from headrace.deploy.errors import CannotStart
 from headrace.protocol.v1.admin_pb2 import GetStatusRequest, GetStatusResponse, StreamState, StreamStatus
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
@@ -99,7 +99,7 @@ class StatusProbe:
             metadata: Returns what to send with the next call.
             may_ask: Returns whether the gateway would answer, as far as is known.
         """
-        self._channel = Redialled(dial)
+        self._channel = Redial(dial)
         self._metadata = metadata
         self._may_ask = may_ask
         self._refused: tuple[float, Metadata] | None = None

@@ -17,7 +17,7 @@ import grpc
 
 from headrace.contract.backoff import Backoff
 from headrace.contract.names import SUPERVISOR
-from headrace.contract.redialled import Redialled
+from headrace.contract.redial import Redial
 from headrace.deploy.backoff import FIRST_WAIT_S, MAX_WAIT_S
 from headrace.deploy.comfort import Comfort
 from headrace.deploy.control import refusal
@@ -70,7 +70,7 @@ class GatewayLink:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._reached: Reached | None = None
-        self._channel: Redialled[grpc.Channel] | None = None
+        self._channel: Redial[grpc.Channel] | None = None
         self._connectors: Mapping[str, Listed] = {}
         self._reports: Sequence[ProcessReport] = ()
         self._reported: tuple[list[ProcessReport], FileFault | None] = [], None
@@ -175,7 +175,7 @@ class GatewayLink:
             self._say("the gateway uses TLS, and no authority to trust is given")
             self._closed.set()
         elif self._channel is None:
-            self._channel = Redialled(self._reached.dial)
+            self._channel = Redial(self._reached.dial)
         thread = threading.Thread(target=self._keep_registered, name="gateway-link", daemon=True)
         thread.start()
         self._thread = thread

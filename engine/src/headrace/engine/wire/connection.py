@@ -10,7 +10,7 @@ import grpc
 
 from headrace.contract.addresses import keepalive_options
 from headrace.contract.proxies import channel_options, through
-from headrace.contract.redialled import Redialled
+from headrace.contract.redial import Redial
 from headrace.contract.token_files import TokenFile
 from headrace.engine._errors import (
     GatewayAway,
@@ -37,7 +37,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
-_channels: dict[tuple[int, "Connection"], Redialled[grpc.Channel]] = {}
+_channels: dict[tuple[int, "Connection"], Redial[grpc.Channel]] = {}
 _channels_lock = threading.Lock()
 
 
@@ -84,12 +84,12 @@ class Connection:
         self._channel.failed()
 
     @property
-    def _channel(self) -> Redialled[grpc.Channel]:
+    def _channel(self) -> Redial[grpc.Channel]:
         key = (os.getpid(), self)
         with _channels_lock:
             channel = _channels.get(key)
             if channel is None:
-                channel = _channels[key] = Redialled(self._dial)
+                channel = _channels[key] = Redial(self._dial)
         return channel
 
     def _dial(self) -> grpc.Channel:

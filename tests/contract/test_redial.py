@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.virtual_clock import VirtualClock
 
 from headrace.contract import clock
-from headrace.contract.redialled import REDIAL_S, Redialled
+from headrace.contract.redial import REDIAL_S, Redial
 
 STEPS = st.lists(st.one_of(st.sampled_from(["use", "fail", "forget"]), st.floats(min_value=0, max_value=3 * REDIAL_S)))
 
@@ -20,7 +20,7 @@ def test_a_channel_is_replaced_only_if_it_failed_and_is_old_and_each_is_returned
         return dialled[-1]
 
     with clock.use(VirtualClock()) as now:
-        channel, known, since = Redialled(dial), None, 0.0
+        channel, known, since = Redial(dial), None, 0.0
         for step in steps:
             if isinstance(step, float):
                 now.advance(step)

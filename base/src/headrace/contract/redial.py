@@ -11,7 +11,7 @@ REDIAL_S = 15.0
 _C = TypeVar("_C")
 
 
-class Redialled(Generic[_C]):
+class Redial(Generic[_C]):
     """A channel to one address, for any thread.
 
     The longer a name cannot be resolved, the more rarely gRPC asks for it, in the end every two minutes, and no option of a
