@@ -34,7 +34,7 @@ from headrace.log_writer.writer import NO_ANSWER
 
 PIPE_BYTES = 4096
 WAITING_LINES = 20
-LEFT_OUT = re.compile(r"([\d,]+) lines of the supervisor are missing here")
+LEFT_OUT = re.compile(r"there was no room here for ([\d,]+) lines? of the supervisor")
 
 
 class SteppedDisk(Disk):

@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from headrace.contract.counts import counted
 from headrace.deploy.comfort import regardless
 from headrace.log_writer import Disk
 
@@ -50,5 +51,5 @@ class Aside:
 
     def _tell_left_out(self) -> None:
         if self._left_out:
-            self._waiting.append(f"{self._left_out:,} lines are missing here, since nobody has read them")
+            self._waiting.append(f"{counted(self._left_out, 'line', 'is')} missing here, since nobody has read them")
             self._left_out = 0

@@ -6,6 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from headrace.contract.counts import counted
+
 MAX_WAITING_LINES = 500
 """How many lines wait for room in the pipe."""
 _MAX_LINE = 16 << 10
@@ -62,7 +64,7 @@ class SupervisorLog:
     def _tell_left_out(self) -> None:
         if self._left_out:
             self._waiting.append(
-                self._formatted(f"{self._left_out:,} lines of the supervisor are missing here, for lack of room")
+                self._formatted(f"there was no room here for {counted(self._left_out, 'line')} of the supervisor")
             )
             self._left_out = 0
 

@@ -112,7 +112,7 @@ def test_the_consumer_passes(streams: Streams) -> None:
 
 
 def test_the_source_of_core_nats_passes(streams: Streams) -> None:
-    # Nothing waits for it when it is started, and what it has received is lost with it: at most once.
+    # Nothing waits for it when it is started, and what it has received is lost with it: best effort.
     command = ["nats-core", "--source=s", f"--subjects={stream_of('{check}')}", *streams.options]
     verdict = judge("source", command, {"kind": "redelivering"}, {})
 

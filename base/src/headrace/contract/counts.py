@@ -1,6 +1,6 @@
 """Counts as text: `1 deployment`, `1,000 deployments`."""
 
-_VERBS = {"": "", "is": " are", "has": " have", "does": " do"}
+_VERBS = {"": "", "is": " are", "was": " were", "has": " have", "does": " do"}
 
 
 def counted(count: int, noun: str, verb: str = "") -> str:
@@ -9,7 +9,7 @@ def counted(count: int, noun: str, verb: str = "") -> str:
     Args:
         count: How many.
         noun: The noun in the singular, which may follow an adjective.
-        verb: The verb that follows, in the singular: is, has or does; empty for none.
+        verb: The verb that follows, in the singular: is, was, has or does; empty for none.
     """
     if count == 1:
         return f"1 {noun} {verb}".rstrip()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from headrace.contract import clock
 from headrace.contract.certificates import Stamp, stamp_of
+from headrace.contract.counts import counted
 from headrace.contract.errors import HeadraceError
 
 MAX_TOKEN_BYTES = 4096
@@ -72,7 +73,7 @@ def read_token(path: Path) -> str:
         raise TokenFileError(f"{path} is empty: write the token into it, and nothing else")
     if not _TOKEN.fullmatch(token):
         lines = len(token.splitlines())
-        what = f"{lines} lines" if lines > 1 else "bytes that no token contains"
+        what = counted(lines, "line") if lines > 1 else "bytes that no token contains"
         raise TokenFileError(f"{path} contains {what}: write one token into it, and nothing else")
     return token.decode("ascii")
 

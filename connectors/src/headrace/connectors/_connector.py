@@ -118,7 +118,7 @@ class Connector:
         if self.kind == "sink":
             return _OF_SINKS[self.mode or "at-least-once"]
         if self.loses:
-            return "at most once: messages sent while the connector is unavailable are lost"
+            return "best effort: messages sent while the connector is unavailable are lost, and some may arrive twice"
         if self.replayable:
             return "exactly once: the same position always yields the same messages"
         return "at least once: unacknowledged messages are redelivered after a fault"

@@ -9,6 +9,7 @@ from cryptography import x509
 
 from headrace.contract import clock
 from headrace.contract.certificates import ServerFiles, Stamp
+from headrace.contract.counts import counted
 from headrace.gateway.config import Tls
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.connections import ClientCertificates
@@ -97,7 +98,7 @@ class CertificateWatch:
             self._gateway.own_faults.end(part, OwnFaultKind.CERTIFICATE_EXPIRES)
             return
         day = f"{datetime.fromtimestamp(expires_at_s, UTC):%Y-%m-%d %H:%M} UTC"
-        when = f"expires on {day}, in {int(left_s // 86_400)} days" if left_s > 0 else f"has expired on {day}"
+        when = f"expires on {day}, in {counted(int(left_s // 86_400), 'day')}" if left_s > 0 else f"has expired on {day}"
         self._gateway.own_faults.note(part, OwnFaultKind.CERTIFICATE_EXPIRES, f"the certificate {when}", remedy)
 
     def _paths(self) -> list[Path]:

@@ -10,6 +10,7 @@ PipelineError
 └── TrialError     a trial was given, or asked for, something that its pipeline does not have
 """
 
+from headrace.contract.counts import counted
 from headrace.contract.errors import HeadraceError
 
 _MAX_REASON = 4_000
@@ -86,7 +87,7 @@ def no_time() -> ValueError:
 def too_many_keys(limit: int) -> ValueError:
     """Returns the error for an element of a new key in a step that has as many keys as it may."""
     return ValueError(
-        f"the step has {limit:,} keys with a state in this bucket, which is the pipeline's max_keys: let states expire "
+        f"the step has {counted(limit, 'key')} with a state in this bucket, which is the pipeline's max_keys: let states expire "
         "with a ttl or forget(), use more buckets, or raise max_keys"
     )
 

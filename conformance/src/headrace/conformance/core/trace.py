@@ -6,6 +6,8 @@ from typing import Any
 
 from google.protobuf.text_format import MessageToString
 
+from headrace.contract.counts import counted
+
 _FIRST, _LAST = 60, 60
 _MAX_LENGTH = 220
 """The longest text of a message, in characters."""
@@ -40,7 +42,7 @@ class Trace:
     def lines(self) -> tuple[str, ...]:
         """The lines so far; one of them says how many were left out."""
         left_out = self._count - len(self._first) - len(self._last)
-        between = [f"            ... {left_out} lines left out ..."] if left_out else []
+        between = [f"            ... {counted(left_out, 'line')} left out ..."] if left_out else []
         return (*self._first, *between, *self._last)
 
 
@@ -53,6 +55,6 @@ def described(message: Any) -> str:
     if kind == "frame":
         part = f"part {inner.id}" if hasattr(inner, "frame") else f"stream_id {inner.stream_id}"
         frame = inner.frame if hasattr(inner, "frame") else inner
-        return f"frame {part}: {frame.count} messages from sequence {frame.first_sequence}, {frame.ByteSize()} bytes"
+        return f"frame {part}: {counted(frame.count, 'message')} from sequence {frame.first_sequence}, {frame.ByteSize()} bytes"
     text = MessageToString(inner, as_one_line=True)
     return f"{kind} {text if len(text) <= _MAX_LENGTH else text[:_MAX_LENGTH] + '...'}".rstrip()

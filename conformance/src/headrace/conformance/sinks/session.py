@@ -9,6 +9,7 @@ from headrace.conformance.core.frames import Message, encode
 from headrace.conformance.core.gateway import SessionGateway, metadata_of
 from headrace.conformance.core.server import UNKNOWN_KIND, ScriptedCall
 from headrace.conformance.core.trace import Trace
+from headrace.contract.counts import counted
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer, add_SinkServiceServicer_to_server
@@ -202,7 +203,9 @@ class SinkSession(ScriptedCall[pb.SinkServiceAttachRequest, pb.SinkServiceAttach
         if sequences != sorted(set(sequences)):
             self.gateway.breach("refusals", f"part {staged.id}: refused sequences that do not ascend: {sequences}")
         if sequences and sequences[-1] >= state.rows:
-            self.gateway.breach("refusals", f"part {staged.id}: refuses sequence {sequences[-1]} of {state.rows} messages")
+            self.gateway.breach(
+                "refusals", f"part {staged.id}: refuses sequence {sequences[-1]} of {counted(state.rows, 'message')}"
+            )
         state.staged = staged
 
     def _take_answer(self, name: str, questions: dict[Key, Question], transaction: pb.Transaction) -> None:

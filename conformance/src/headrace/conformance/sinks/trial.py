@@ -14,6 +14,7 @@ from headrace.conformance.core.spec import SinkSpec
 from headrace.conformance.core.trace import Trace
 from headrace.conformance.core.trial import Trial
 from headrace.conformance.sinks.session import SinkGateway, SinkSession, key
+from headrace.contract.counts import counted
 from headrace.protocol.v1 import sink_pb2 as pb
 
 _SHOWN = 4
@@ -107,17 +108,17 @@ class SinkTrial(Trial[SinkSpec, SinkGateway]):
         """
         found, wanted = Counter(await self.visible()), Counter(row.value for row in expected)
         if missing := list((wanted - found).elements()):
-            raise CheckFailed(f"{when}, {len(missing)} messages are not visible: {_some(missing)}")
+            raise CheckFailed(f"{when}, {counted(len(missing), 'message', 'is')} not visible: {_some(missing)}")
         if more := list((found - wanted).elements()):
             twice = [value for value in more if value in wanted]
             what = "are visible more than once" if twice else "are visible that must not be"
-            raise CheckFailed(f"{when}, {len(more)} messages {what}: {_some(twice or more)}")
+            raise CheckFailed(f"{when}, {counted(len(more), 'message')} {what}: {_some(twice or more)}")
 
     async def shows_at_least(self, expected: Sequence[Message], when: str) -> None:
         """As `shows`; what is visible more than once, or besides, is not looked at."""
         found = set(await self.visible())
         missing = [row.value for row in expected if row.value not in found]
-        self.require(not missing, f"{when}, {len(missing)} messages are not visible: {_some(missing)}")
+        self.require(not missing, f"{when}, {counted(len(missing), 'message', 'is')} not visible: {_some(missing)}")
 
 
 def new_sink_trial(

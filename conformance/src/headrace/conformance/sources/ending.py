@@ -4,6 +4,7 @@ from headrace.conformance.core.checks import Checks
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.stream import Stream
 from headrace.conformance.sources.trial import SourceTrial, fullest
+from headrace.contract.counts import counted
 from headrace.protocol.v1 import source_pb2 as pb
 
 _OFFERED_AGAIN_S = 3.0
@@ -84,7 +85,7 @@ async def reopen_after_end(trial: SourceTrial) -> None:
     await trial.until(lambda: again() is not None, f"OpenStream of {name} again")
     second = again()
     assert second is not None
-    await trial.until(lambda: second.messages == first.messages, f"the {len(first.messages)} messages of {name} again")
+    await trial.until(lambda: second.messages == first.messages, f"the {counted(len(first.messages), 'message')} of {name} again")
 
 
 @checks.check("position-lost", "SRC-41", "SRC-16", needs=("replayable", "messages", "lose"))

@@ -10,6 +10,7 @@ from headrace.conformance.core.session_checks import declare_session_checks, sho
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.stream import Stream
 from headrace.conformance.sources.trial import SourceTrial, fullest
+from headrace.contract.counts import counted
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.protocol.v1 import source_pb2 as pb
 
@@ -133,7 +134,9 @@ async def reopen(trial: SourceTrial) -> None:
     )
     second = _again(session, first)
     assert second is not None
-    await trial.until(lambda: len(second.messages) >= len(expected), f"the {len(expected)} messages after the new position")
+    await trial.until(
+        lambda: len(second.messages) >= len(expected), f"the {counted(len(expected), 'message')} after the new position"
+    )
     if first.kind == pb.SOURCE_KIND_REPLAYABLE:
         trial.require(second.messages[: len(expected)] == expected, f"it continued with {second.messages[0]}, not {expected[0]}")
 

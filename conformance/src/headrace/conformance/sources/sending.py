@@ -6,6 +6,7 @@ from headrace.conformance.core.checks import Checks
 from headrace.conformance.core.errors import NotJudged
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.trial import SourceTrial
+from headrace.contract.counts import counted
 from headrace.protocol.v1 import source_pb2 as pb
 
 _IDLE_S = 0.3
@@ -110,7 +111,8 @@ async def credit_requests(trial: SourceTrial) -> None:
     assert stream is not None
     request = stream.requests[-1]
     trial.require(
-        request.bytes > 0 and request.messages > 0, f"it asks for {request.bytes} bytes and {request.messages} messages"
+        request.bytes > 0 and request.messages > 0,
+        f"it asks for {request.bytes} bytes and {counted(request.messages, 'message')}",
     )
     limits = trial.gateway.terms
     trial.require(

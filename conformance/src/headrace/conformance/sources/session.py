@@ -8,6 +8,7 @@ from headrace.conformance.core.frames import MalformedFrame, decode, sequences, 
 from headrace.conformance.core.server import UNKNOWN_KIND, ScriptedCall
 from headrace.conformance.sources.listener import Listener
 from headrace.conformance.sources.stream import Outstanding, Stream
+from headrace.contract.counts import counted
 from headrace.contract.limits import MAX_FRAMES, MAX_SEQUENCE, PROTOCOL_VERSION
 from headrace.contract.names import is_stream_name
 from headrace.protocol.v1 import source_pb2 as pb
@@ -204,7 +205,9 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         self.streams[request.stream_id] = stream
         held = sum(not other.rejected and other.closed is None and other.lost is None for other in self.streams.values())
         if held > self.gateway.terms.max_streams:
-            self.gateway.breach("max-streams", f"it has {held} streams open; max_streams is {self.gateway.terms.max_streams}")
+            self.gateway.breach(
+                "max-streams", f"it has {counted(held, 'stream')} open; max_streams is {self.gateway.terms.max_streams}"
+            )
         self.gateway.asked(self, stream)
 
     def _take_frame(self, frame: Frame) -> None:
@@ -239,12 +242,16 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
     def _take_frames(self, several: pb.Frames) -> None:
         count, size = len(several.frames), sum(frame.ByteSize() for frame in several.frames)
         if pb.CAPABILITY_FRAMES not in self.gateway.capabilities:
-            self.gateway.breach("shared-messages", f"{count} frames in one message; Welcome does not list CAPABILITY_FRAMES")
+            self.gateway.breach(
+                "shared-messages", f"{counted(count, 'frame')} in one message; Welcome does not list CAPABILITY_FRAMES"
+            )
         if not 1 <= count <= MAX_FRAMES:
-            self.gateway.breach("shared-messages", f"{count} frames in one message; 1 to {MAX_FRAMES} are allowed")
+            self.gateway.breach("shared-messages", f"{counted(count, 'frame')} in one message; 1 to {MAX_FRAMES} are allowed")
         if count > 1 and size > self.gateway.terms.max_frame_bytes:
             most = self.gateway.terms.max_frame_bytes
-            self.gateway.breach("shared-messages", f"{count} frames of {size} bytes in one message; at most {most} are allowed")
+            self.gateway.breach(
+                "shared-messages", f"{counted(count, 'frame')} of {size} bytes in one message; at most {most} are allowed"
+            )
         for frame in several.frames:
             self._take_frame(frame)
 
@@ -264,14 +271,14 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             self.gateway.breach("frame-limits", f"{size} bytes in a frame; at most {terms.max_frame_bytes} are allowed")
         if frame.count > terms.max_frame_messages:
             self.gateway.breach(
-                "frame-limits", f"{frame.count} messages in a frame; at most {terms.max_frame_messages} are allowed"
+                "frame-limits", f"{counted(frame.count, 'message')} in a frame; at most {terms.max_frame_messages} are allowed"
             )
         self._return_loan(stream)
         charged = size + terms.frame_overhead_bytes
         self.credit_bytes -= charged
         self.credit_messages -= frame.count
         stream.outstanding.append(Outstanding(_last_of(frame), charged, frame.count))
-        where = f"{stream.name}, frame of {frame.count} messages and {size} bytes + {terms.frame_overhead_bytes}"
+        where = f"{stream.name}, frame of {counted(frame.count, 'message')} and {size} bytes + {terms.frame_overhead_bytes}"
         # Credit that another stream alone may spend would have been enough: then it was spent on the wrong stream.
         lent_bytes = sum(other.lent_bytes for other in self.streams.values())
         lent_messages = sum(other.lent_messages for other in self.streams.values())
@@ -280,7 +287,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             self.gateway.breach(check, f"{where}: {-self.credit_bytes} bytes more than it has credit for")
         if self.credit_messages < 0:
             check = "stream-credit" if self.credit_messages + lent_messages >= 0 else "credit-messages"
-            self.gateway.breach(check, f"{where}: {-self.credit_messages} messages more than it has credit for")
+            self.gateway.breach(check, f"{where}: {counted(-self.credit_messages, 'message')} more than it has credit for")
 
     def _return_loan(self, stream: Stream) -> None:
         self.credit_bytes += stream.lent_bytes

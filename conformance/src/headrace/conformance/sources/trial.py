@@ -12,6 +12,7 @@ from headrace.conformance.core.trial import Trial
 from headrace.conformance.sources.gateway import SourceGateway
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.stream import Stream
+from headrace.contract.counts import counted
 
 FEW = 3
 """How many messages a stream has at least that is interrupted in the middle."""
@@ -43,7 +44,7 @@ class SourceTrial(Trial[SourceSpec, SourceGateway]):
     async def arrived(self, session: SourceSession, count: int | None = None, seconds: float | None = None) -> None:
         """Waits until a session has brought all messages, or `count` of them."""
         count = self.spec.messages if count is None else count
-        await self.until(lambda: session.messages >= count, f"{count} messages", seconds)
+        await self.until(lambda: session.messages >= count, counted(count, "message"), seconds)
 
     def hold(self) -> None:
         """As `Trial.hold`."""

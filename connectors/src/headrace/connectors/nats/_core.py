@@ -1,4 +1,4 @@
-"""The `nats-core` source: subscriptions without JetStream, at most once."""
+"""The `nats-core` source: subscriptions without JetStream, by best effort."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ _TELL_S = 10.0
 
 
 class NatsCoreSource(PolicySource):
-    """Reads subjects, at most once: messages are neither stored, acknowledged nor redelivered."""
+    """Reads subjects by best effort: messages are neither stored, acknowledged nor redelivered."""
 
     connector = "nats-core"
     version = VERSION

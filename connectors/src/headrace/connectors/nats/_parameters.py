@@ -183,7 +183,7 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
 
 
 class NatsCoreParameters(NatsConnection, ShapeParameters, BadRecordParameters):
-    """Stream subjects of core NATS, at most once.
+    """Stream subjects of core NATS, by best effort.
 
     Messages that arrive while the connector is unavailable, or faster than it can read, are lost.
     """

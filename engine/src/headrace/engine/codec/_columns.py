@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.contract.columns import NULL_LENGTH, NULL_TIME
+from headrace.contract.counts import counted
 from headrace.engine._errors import FrameError
 from headrace.protocol.v1 import frame_pb2 as pb
 
@@ -51,7 +52,7 @@ def columns(stream: str, frame: pb.Frame) -> Columns:
     """
     count, first, deltas = frame.count, frame.first_sequence, frame.sequence_deltas
     if count < 1 or (deltas and len(deltas) != 4 * (count - 1)):
-        raise FrameError(f"stream {stream}: a frame of {count} messages has {len(deltas)} bytes of sequence deltas")
+        raise FrameError(f"stream {stream}: a frame of {counted(count, 'message')} has {len(deltas)} bytes of sequence deltas")
     last = first + (int(_u32(deltas).sum(dtype=np.int64)) if deltas else count - 1)
     return Columns(
         stream,
@@ -224,7 +225,7 @@ def _texts(name: str, data: Sequence[bytes], lengths: bytes, rows: int) -> Texts
     total = int(sizes.sum(dtype=np.int64)) - NULL_LENGTH * int(np.count_nonzero(nulls))
     if len(sizes) != rows or total != len(joined) or total >= 2**31:
         found = f"{len(sizes)} lengths add up to {total} bytes"
-        raise FrameError(f"{name}: {found}; the frames have {rows} messages and {len(joined)} bytes")
+        raise FrameError(f"{name}: {found}; the frames have {counted(rows, 'message')} and {len(joined)} bytes")
     return Texts(joined, sizes)
 
 
@@ -233,7 +234,7 @@ def _times(parts: Sequence[bytes], counts: npt.NDArray[np.int64], rows: int) -> 
         return None
     joined = b"".join(part or _NULL_TIME_BYTES * int(count) for part, count in zip(parts, counts, strict=True))
     if len(joined) != 8 * rows:
-        raise FrameError(f"event_times: {len(joined)} bytes for {rows} messages")
+        raise FrameError(f"event_times: {len(joined)} bytes for {counted(rows, 'message')}")
     return np.frombuffer(joined, "<i8")
 
 
@@ -257,6 +258,6 @@ def _header_counts(frames: Sequence[Columns], rows: int) -> tuple[_Lengths | Non
         return None, 0
     counts = _u32(b"".join(f.header_counts or _ZERO * f.rows for f in frames))
     if len(counts) != rows:
-        raise FrameError(f"header_counts: {len(counts)} for {rows} messages")
+        raise FrameError(f"header_counts: {len(counts)} for {counted(rows, 'message')}")
     total = int(counts.sum(dtype=np.int64))
     return counts if total else None, total

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from headrace.contract.counts import counted
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import SinkRefused
 from headrace.engine.codec import ERROR
@@ -210,9 +211,9 @@ class TaskWriter:
         if refused and not self._options.skip_refused:
             place, reason = refused[0]
             raise SinkRefused(
-                f"sink {self._options.sink} rejected {len(refused)} messages of batch {task.batch}; the first one is row {place} "
-                f"of partition {task.partition}: {reason}. Correct them in the query, set the option deadLetters to a sink for "
-                "them, or set onRefused to skip"
+                f"sink {self._options.sink} rejected {counted(len(refused), 'message')} of batch {task.batch}; the first one is "
+                f"row {place} of partition {task.partition}: {reason}. Correct them in the query, set the option "
+                "deadLetters to a sink for them, or set onRefused to skip"
             )
         if refused:
             self._log_skipped(refused, task)
@@ -230,7 +231,7 @@ class TaskWriter:
             again = delivery.finish()
             if again:
                 raise SinkRefused(
-                    f"dead-letter sink {options.sink} rejected {len(again)} messages of sink {self._options.sink}: "
+                    f"dead-letter sink {options.sink} rejected {counted(len(again), 'message')} of sink {self._options.sink}: "
                     f"{again[0].reason}. A dead-letter sink must accept all messages"
                 )
             return delivery.attempt

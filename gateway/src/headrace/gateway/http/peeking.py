@@ -7,6 +7,7 @@ from contextlib import aclosing
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.contract.counts import counted
 from headrace.contract.limits import MAX_DEAD_LETTERS, MAX_PEEK
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.status import begin_peek, list_dead_letters, peek
@@ -35,7 +36,7 @@ def peek_endpoints(gateway: Gateway, callers: Callers) -> Mapping[str, Endpoint]
             return refusal_of(error)
 
         async def events() -> AsyncGenerator[bytes]:
-            number, reason = 0, f"{limit} messages were shown"
+            number, reason = 0, f"{counted(limit, 'message', 'was')} shown"
             try:
                 async with aclosing(peek(gateway, identity, stream, limit)) as samples:
                     async for sample in samples:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from headrace.contract.counts import counted
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.base.bounds import (
     MAX_PARTS,
@@ -142,7 +143,7 @@ async def fill_part(gateway: Gateway, part: Begun, requests: AsyncIterator[Deliv
                 await part.session.deliver(opened, request.frame.count, frame)
             case "end":
                 if request.end.messages != opened.messages:
-                    counts = f"received {opened.messages} messages, but DeliveryEnd states {request.end.messages}"
+                    counts = f"received {counted(opened.messages, 'message')}, but DeliveryEnd states {request.end.messages}"
                     raise MalformedMessage(f"{where}: {counts}")
                 return
             case _:
@@ -163,7 +164,7 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
         raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of this transaction, and at least one")
     gateway.owners.claim(transaction.pipeline, identity)
     if request.instances and len(request.instances) != len(parts):
-        counts = f"{len(parts)} parts and {len(request.instances)} instances"
+        counts = f"{counted(len(parts), 'part')} and {counted(len(request.instances), 'instance')}"
         raise MalformedMessage(f"sink {sink.name}, {transaction}: {counts}; name one for each part, or none at all")
     for instance in set(request.instances):
         check_length("instance", instance)

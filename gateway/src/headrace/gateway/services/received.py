@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from headrace.contract.counts import counted
 from headrace.contract.limits import MAX_FRAMES
 from headrace.gateway.core.base.envelopes import size_of_only_field
 from headrace.gateway.core.base.errors import MalformedMessage
@@ -108,7 +109,7 @@ def _several(request: source_pb2.IngestRequest, data: bytes) -> Sequence[FrameOf
         raise MalformedMessage("an IngestRequest with frames and something else: send the frames in a message of their own")
     frames = request.frames.frames
     if not 1 <= len(frames) <= MAX_FRAMES:
-        raise MalformedMessage(f"an IngestRequest with {len(frames)} frames: send 1 to {MAX_FRAMES} in each message")
+        raise MalformedMessage(f"an IngestRequest with {counted(len(frames), 'frame')}: send 1 to {MAX_FRAMES} in each message")
     copies = [data[begin:end] for tag, begin, end in _fields(data, len(data) - size) if tag == _ONE_OF_FRAMES_TAG]
     return [FrameOfSeveral(frame, memoryview(copy)) for frame, copy in zip(frames, copies, strict=True)]
 

@@ -1,5 +1,6 @@
 """The calls with which a driver tells that it runs, and what its checkpoint has of the last micro-batches."""
 
+from headrace.contract.counts import counted
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.base.bounds import check_count, check_length
@@ -73,7 +74,9 @@ def _batches(request: pb.ReportBatchesRequest) -> list[LoggedBatch]:
         if not last < told.batch <= MAX_SEQUENCE:
             raise MalformedMessage(f"{where}: batch {told.batch} after {last}: want ascending numbers up to 2^63 - 1")
         if told.streams < len(told.ranges):
-            raise MalformedMessage(f"{where}: batch {told.batch} reads {told.streams} streams, and names {len(told.ranges)}")
+            raise MalformedMessage(
+                f"{where}: batch {told.batch} reads {counted(told.streams, 'stream')}, and names {len(told.ranges)}"
+            )
         if max(told.planned_ms, told.committed_ms) > MAX_TIME_MS:
             raise MalformedMessage(f"{where}: batch {told.batch} has a time after the year 9999")
         last = told.batch

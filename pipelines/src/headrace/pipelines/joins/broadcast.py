@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.contract.counts import counted
 from headrace.pipelines._errors import Unavailable, no_time
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.message import NO_TIME
@@ -130,7 +131,7 @@ class BroadcastRows(KeyedStep):
             more = _is_there(waiting) - was_there
             there += more
             if more > 0 and there > self.max_rows:
-                why = f"the table has more than {self.max_rows:,} rows, its max_rows: raise max_rows"
+                why = f"the table has more than {counted(self.max_rows, 'row')}, its max_rows: raise max_rows"
                 step_pass.failed(self, elements, index, TooManyRows(why))
         step_pass.touched(self.name, keys)
         if late:

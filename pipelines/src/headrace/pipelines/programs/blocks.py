@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.contract.counts import counted
 from headrace.pipelines._errors import StateError
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME
@@ -191,7 +192,9 @@ def _changed(block: Block, results: ProgramResults, fields: Sequence[str]) -> li
     if len(set(places)) < len(places):
         raise ColumnError("changed_keys has a key twice")
     if len(results.states) != len(fields):
-        raise ColumnError(f"states has {len(results.states)} columns, and the states have {len(fields)} fields")
+        raise ColumnError(
+            f"states has {counted(len(results.states), 'column')}, and the states have {counted(len(fields), 'field')}"
+        )
     columns = []
     for field, column in zip(fields, results.states, strict=True):
         what = f"the field {field} in states"

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from headrace.contract.counts import counted
 from headrace.engine.applications.history.planner import HistoryPlanner
 from headrace.engine.applications.stages.plan import COUNTS, BlockRow, Plan
 from headrace.engine.applications.stages.source_stage import record_batch_of, source_stage_rows, stream_end_rows
@@ -27,7 +28,7 @@ class HistoryTask(InputPartition):
         self.run, self.ends, self.planned_at = run, ends, planned_at
 
     def __repr__(self) -> str:
-        return f"HistoryTask({len(self.run.parts)} parts)"
+        return f"HistoryTask({counted(len(self.run.parts), 'part')})"
 
 
 class HistoryReader(Reader):

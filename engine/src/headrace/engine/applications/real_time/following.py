@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from headrace.contract.counts import counted
 from headrace.engine._errors import FrameError, GatewayAway, NotAttached
 from headrace.engine.checkpoint.position import Position, to_wire
 from headrace.engine.codec import Columns, columns, cut
@@ -136,7 +137,7 @@ class Following:
     def _new(self, names: Sequence[str], range_frame: pb.RangeFrame) -> Sequence[Arrived]:
         """The messages of a frame after the position of its stream."""
         if range_frame.range >= len(names):
-            raise FrameError(f"received a frame of stream {range_frame.range}, but follows only {len(names)} streams")
+            raise FrameError(f"received a frame of stream {range_frame.range}, but follows only {counted(len(names), 'stream')}")
         stream = names[range_frame.range]
         frame, before = columns(stream, range_frame.frame), self._at[stream]
         part = cut(frame, -1 if before is None else before.sequence, frame.last)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace.contract.counts import counted
 from headrace.gateway.core.base.errors import CreditOverrun
 
 
@@ -30,8 +31,8 @@ class CreditAccount:
         """
         if size > self.bytes_left or count > self.messages_left:
             raise CreditOverrun(
-                f"credit overrun: a frame of {size} bytes and {count} messages with credit left for {self.bytes_left} bytes "
-                f"and {self.messages_left} messages; wait for Credit before sending",
+                f"credit overrun: a frame of {size} bytes and {counted(count, 'message')} with credit left for "
+                f"{self.bytes_left} bytes and {counted(self.messages_left, 'message')}; wait for Credit before sending",
                 limit="bytes" if size > self.bytes_left else "messages",
                 maximum=self.bytes_left if size > self.bytes_left else self.messages_left,
                 actual=size if size > self.bytes_left else count,

@@ -6,6 +6,7 @@ import numpy as np
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from headrace.contract.columns import NULL_LENGTH, time_outside
+from headrace.contract.counts import counted
 from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
 from headrace.gateway.core.base.errors import MalformedMessage, SequenceOutOfRange
 from headrace.protocol.v1 import frame_pb2 as pb
@@ -85,7 +86,8 @@ def _last_sequence(frame: pb.Frame, count: int) -> int:
         return frame.first_sequence + count - 1
     if len(deltas) != 4 * (count - 1):
         raise MalformedMessage(
-            f"frame column sequence_deltas has {len(deltas)} bytes: want {4 * (count - 1)} for {count} messages, or none"
+            f"frame column sequence_deltas has {len(deltas)} bytes: want {4 * (count - 1)} for {counted(count, 'message')}, "
+            "or none"
         )
     distances = np.frombuffer(deltas, _U32)
     if not distances.all():
@@ -119,7 +121,9 @@ def _sum(numbers: bytes) -> int:
 
 def _check_width(name: str, total: int, width: int, count: int) -> None:
     if total not in (0, width * count):
-        raise MalformedMessage(f"frame column {name} has {total} bytes: want {width * count} for {count} messages, or none")
+        raise MalformedMessage(
+            f"frame column {name} has {total} bytes: want {width * count} for {counted(count, 'message')}, or none"
+        )
 
 
 def _check_headers(frame: pb.Frame, count: int) -> None:

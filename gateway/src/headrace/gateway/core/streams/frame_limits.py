@@ -1,5 +1,6 @@
 """The limits of a frame: its size and its messages, alone, together with others in a message, and before it is sent."""
 
+from headrace.contract.counts import counted
 from headrace.gateway.config import Limits
 from headrace.gateway.core.base.errors import FrameTooLarge, MalformedMessage, ProtocolError
 from headrace.gateway.core.streams.frame_columns import check_columns
@@ -20,7 +21,7 @@ def check_frame(frame: frame_pb2.Frame, size: int, limits: Limits, stream: str) 
         if frame.count < 1:
             raise MalformedMessage("frame with count 0: a frame holds at least 1 message")
         if frame.count > limits.max_frame_messages:
-            raise _messages_error(frame.count, limits, f"frame of {frame.count} messages", "; send smaller frames")
+            raise _messages_error(frame.count, limits, f"frame of {counted(frame.count, 'message')}", "; send smaller frames")
         return check_columns(frame)
     except ProtocolError as error:
         sequence = frame.first_sequence
@@ -35,7 +36,7 @@ def check_several(sizes: list[int], limits: Limits) -> None:
     """
     size = sum(sizes)
     if size > limits.max_frame_bytes:
-        what = f"{len(sizes)} frames of {size} bytes in one message"
+        what = f"{counted(len(sizes), 'frame')} of {size} bytes in one message"
         raise _bytes_error(size, limits, what, "; send fewer in each message")
 
 
@@ -53,10 +54,10 @@ def check_credit_request(request: source_pb2.CreditRequest, limits: Limits, wind
     if request.bytes > limits.max_frame_bytes:
         raise _bytes_error(request.bytes, limits, f"CreditRequest for a frame of {request.bytes} bytes")
     if request.messages > limits.max_frame_messages:
-        raise _messages_error(request.messages, limits, f"CreditRequest for a frame of {request.messages} messages")
+        raise _messages_error(request.messages, limits, f"CreditRequest for a frame of {counted(request.messages, 'message')}")
     if request.messages > window:
         text = f"a session never has more than {window} outstanding (session_messages); send smaller frames"
-        text = f"CreditRequest for a frame of {request.messages} messages: {text}"
+        text = f"CreditRequest for a frame of {counted(request.messages, 'message')}: {text}"
         raise FrameTooLarge(text, limit="session_messages", maximum=window, actual=request.messages)
 
 

@@ -5,6 +5,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
+from headrace.contract.counts import counted
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk._settings import Settings
@@ -161,7 +162,7 @@ def check_whole(arrived: int, messages: int) -> None:
         InvalidMessage: Messages are missing.
     """
     if arrived != messages:
-        raise InvalidMessage(f"{arrived} messages of a part have arrived, but it has {messages}")
+        raise InvalidMessage(f"a part has {messages}, but {counted(arrived, 'message', 'has')} arrived")
 
 
 def nothing() -> None:

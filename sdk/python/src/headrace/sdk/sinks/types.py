@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.contract.counts import counted
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._errors import InvalidOutcomes
 
@@ -93,7 +94,9 @@ def refusals(outcomes: Outcomes, first: int, count: int) -> list[pb.Staged.Refus
     if not isinstance(outcomes, Sequence) or isinstance(outcomes, str | bytes):
         raise InvalidOutcomes(f"outcomes must be a sequence or None, not {type(outcomes).__name__}")
     if len(outcomes) != count:
-        raise InvalidOutcomes(f"{len(outcomes)} outcomes for {count} messages: return one for each, or None if all are written")
+        raise InvalidOutcomes(
+            f"{len(outcomes)} outcomes for {counted(count, 'message')}: return one for each, or None if all are written"
+        )
     if outcomes.count(WRITTEN) == count:
         return []
     refused = []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from headrace.contract.counts import counted
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.protocol.v1 import source_pb2 as pb
@@ -95,8 +96,8 @@ class Driver:
             raise InvalidSource(f"source {self.name}: partitions() lists a partition twice: {partitions}")
         if len(partitions) > at_most and not self.takes_turns:
             raise InvalidSource(
-                f"source {self.name}: {len(partitions)} partitions, and the gateway allows a session {at_most} streams; "
-                "split them over several instances"
+                f"source {self.name}: {counted(len(partitions), 'partition')}, and the gateway allows a session "
+                f"{counted(at_most, 'stream')}; split them over several instances"
             )
         if self.chooses_start:
             self.starts.listed(partitions)

@@ -12,6 +12,7 @@ from typing import TypeGuard, cast
 
 from headrace.contract.columns import MAX_DELTA, NULL_TIME, time_outside
 from headrace.contract.columns import NULL_LENGTH as NULL
+from headrace.contract.counts import counted
 from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk.wire._columns import Column, Columns, any_given, join, little_endian
@@ -254,9 +255,11 @@ def _sequences(sequences: Sequence[int] | Steps | None, count: int, next_sequenc
     if isinstance(sequences, Steps):
         first, deltas = sequences.first, sequences.deltas
         if len(deltas) != count - 1 or deltas.typecode != "I":
-            raise InvalidMessage(f"sequences: array('I') of {count - 1} deltas for {count} messages, found {len(deltas)}")
+            raise InvalidMessage(
+                f"sequences: array('I') of {count - 1} deltas for {counted(count, 'message')}, found {len(deltas)}"
+            )
     elif len(sequences) != count:
-        raise InvalidMessage(f"sequences: {len(sequences)} for {count} messages")
+        raise InvalidMessage(f"sequences: {len(sequences)} for {counted(count, 'message')}")
     elif count == 0:
         return next_sequence, none
     else:
@@ -298,4 +301,4 @@ def _check_counts(columns: Columns, batch: Batch) -> None:
     }
     for name, column in lengths.items():
         if column is not None and len(column) != columns.count:
-            raise InvalidMessage(f"{name}: {len(column)} entries for {columns.count} messages")
+            raise InvalidMessage(f"{name}: {len(column)} entries for {counted(columns.count, 'message')}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from headrace.contract.counts import counted
 from headrace.gateway.core.connections import SILENT_AFTER_S, connector_part
 from headrace.gateway.core.status.health.site import Site, paused
 from headrace.gateway.core.status.problem import Kind, Problem
@@ -47,7 +48,7 @@ def _of_session(site: Site, session: pb.SessionStatus) -> Iterator[Problem]:
 def _reconnects(of: pb.ReconnectingPart) -> Iterator[Problem]:
     """Yields that the sessions of a connector end again and again."""
     ended = f"; the last of them that is over ended with: {of.ended}" if of.ended else ""
-    cause = f"it has opened {of.sessions} sessions in the last minute, and each has ended soon{ended}"
+    cause = f"it has opened {counted(of.sessions, 'session')} in the last minute, and each has ended soon{ended}"
     remedy = (
         "its log says why it connects again; if two processes have this name, and take each other's place, end one of them, or "
         "give each an instance of its own"
