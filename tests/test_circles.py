@@ -21,7 +21,7 @@ def code(path: Path) -> str:
 
 
 def typescript(source: Path) -> Mapping[Path, frozenset[Path]]:
-    """The files below a folder, each with the files that it imports, also if only for their types."""
+    """The files below a folder, each with the files that it imports, even if only for their types."""
     found = {}
     for path in (one for one in source.rglob("*.ts*") if "gen" not in one.relative_to(source).parts):
         names = re.findall(r'(?:from|import) "(\.{1,2}/[^"]+)"', path.read_text())

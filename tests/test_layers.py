@@ -179,7 +179,7 @@ def modules_of_tests() -> Mapping[str, Path]:
 
 @cache
 def names_from_rooms() -> Mapping[str, frozenset[tuple[str, str, str]]]:
-    """What modules import from each room or a module in it, also if only type checkers see it: importer, module, name."""
+    """What modules import from each room or a module in it, even if only type checkers see it: importer, module, name."""
     found: dict[str, set[tuple[str, str, str]]] = {room: set() for room in (*ROOMS, *ROOMS_BY_MODULE)}
     for importer, path in modules().items():
         for node in ast.walk(ast.parse(path.read_text())):

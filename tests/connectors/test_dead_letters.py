@@ -127,7 +127,7 @@ async def test_a_replay_of_nothing_ends(tmp_path: Path) -> None:
 async def test_a_replay_of_what_nobody_refused_is_an_error_that_names_who_has(folder: Path) -> None:
     code, said = await replayed(folder, "--sink", "alrets")
     assert code == 2
-    assert "no dead letters that alrets refused, but of: alerts, other" in " ".join(said.split())
+    assert "no dead letters that alrets refused, but letters of: alerts, other" in " ".join(said.split())
 
 
 async def test_replay(folder: Path) -> None:

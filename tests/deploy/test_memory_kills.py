@@ -1,4 +1,4 @@
-"""A process that the kernel has killed for lack of memory: its end names that, also if only its child was killed."""
+"""A process that the kernel has killed for lack of memory: its end names that, even if only its child was killed."""
 
 import os
 import sys

@@ -117,7 +117,7 @@ def test_storage_that_cannot_be_written_fails_with_what_to_do_and_the_same_start
 
 @contextmanager
 def no_rights(folder: Path) -> Iterator[None]:
-    """Nothing in a folder, which nobody else may read, can be read or written by this thread, also if it is root's."""
+    """Nothing in a folder, which nobody else may read, can be read or written by this thread, even if it is root's."""
     closed = [above for above in folder.parents if not above.stat().st_mode & 0o001]
     folder.chmod(0o700)
     if os.geteuid() == 0:

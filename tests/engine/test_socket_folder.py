@@ -1,4 +1,4 @@
-"""Folders of drivers in real-time mode, which are removed also if the driver is killed."""
+"""Folders of drivers in real-time mode, which are removed even if the driver is killed."""
 
 import subprocess
 import sys

@@ -376,7 +376,7 @@ async def test_a_vote_names_an_instance_for_each_part_or_for_none() -> None:
     async with serve() as (_, address):
         writer = Writer(address)
         code, details = await status_of(writer.vote(0, writer.part(0, 0), writer.part(0, 1), instances=["a"]))
-        assert (code, "2 parts and 1 instances" in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+        assert (code, "2 parts and 1 instance" in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
         await writer.close()
 
 

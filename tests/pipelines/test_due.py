@@ -1,4 +1,4 @@
-"""To find due states costs as much as there are of them, also when states come from elsewhere."""
+"""To find due states costs as much as there are of them, even when states come from elsewhere."""
 
 from collections.abc import Mapping
 from typing import Any

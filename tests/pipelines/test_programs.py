@@ -196,7 +196,7 @@ BROKEN = {
     "another key": ([ready(), results(1, changed_keys=u32(1), states=[count(b"1")])],
                     "the state of key 1 has changed, but the keys of the block are 0 to 0"),
     "a key twice": ([ready(), results(1, changed_keys=u32(0, 0), states=[count(b"1")])], "changed_keys has a key twice"),
-    "no states": ([ready(), results(1, changed_keys=u32(0))], "states has 0 columns, and the states have 1 fields"),
+    "no states": ([ready(), results(1, changed_keys=u32(0))], "states has 0 columns, and the states have 1 field"),
     "too few states": ([ready(), results(1, changed_keys=u32(0), states=[StateColumn()])],
                        "the field count in states has 0 entries, and changed_keys has 1"),
     "another failed message": ([ready(), results(1, failed=[FailedMessage(message=5)])],

@@ -123,7 +123,7 @@ impl Health {
         self.shared.changed.send_replace(());
     }
 
-    /// Returns what sends reports in a session, also when nothing has changed: they are its heartbeats.
+    /// Returns what sends reports in a session, even when nothing has changed: they are its heartbeats.
     pub(crate) fn reporter(&self) -> Reporter {
         let mut changed = self.shared.changed.subscribe();
         changed.mark_changed();

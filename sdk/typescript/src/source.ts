@@ -82,7 +82,7 @@ export interface SourceBase<Yielded> {
 
   /**
    * Releases what the source holds, such as connections. Called once, at the end of the connector, after every other method has
-   * returned: also after an error, and also if the gateway was never reached. Its errors are logged. If a method does not
+   * returned: also after an error, and even if the gateway was never reached. Its errors are logged. If a method does not
    * return within `closeMs`, `close` is not called; if `close` does not, the connector ends without it.
    */
   close?(): void | Promise<void>;

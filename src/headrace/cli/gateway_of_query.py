@@ -50,8 +50,8 @@ class QueriesAtGateway:
                 )
             if found.state == admin_pb2.PIPELINE_STATE_AWAITED and 0 < found.idle_ms < RECENT_MS:
                 raise Failure(
-                    f"pipeline {found.pipeline} has called {duration_text(found.idle_ms)} ago, and may run: stop its query, and "
-                    "repeat the command after a minute"
+                    f"pipeline {found.pipeline} called {duration_text(found.idle_ms)} ago, and may still run: "
+                    "stop its query, and repeat the command after a minute"
                 )
 
     def latest(self) -> Mapping[str, int]:

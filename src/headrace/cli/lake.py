@@ -34,7 +34,7 @@ def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_
     """Join the small files of Delta and Iceberg tables, each table in one commit.
 
     Applications may write meanwhile. The files that were joined stay until somebody vacuums the table, or expires its snapshots.
-    A table that cannot be compacted does not keep the others from it.
+    If one table cannot be compacted, the others still are.
 
     \b
     Examples:

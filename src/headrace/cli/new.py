@@ -48,7 +48,7 @@ def _options(command: F) -> F:
 
 
 _NOTHING = "nothing is created"
-_language = click.option("--lang", "language", type=click.Choice(tuple(LANGUAGES)), required=True, help="What it is written in.")
+_language = click.option("--lang", "language", type=click.Choice(tuple(LANGUAGES)), required=True, help="Its language.")
 
 
 @click.group(cls=ProgramGroup)

@@ -40,9 +40,9 @@ _MAX_LINES = 1_000
 def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connection: Connection) -> None:
     """List the processes of deployments: state, restarts, since when, why, version and memory.
 
-    Without --gateway and a context, or with --deployment alone, this asks the supervisor of a deployment on this machine, as the
-    user that runs it. Otherwise it runs anywhere, and lists the processes of all deployments that are registered there: the token
-    needs the right admin, and for a log the right control.
+    With neither --gateway nor a context, or with --deployment alone, this asks the supervisor of a deployment on this
+    machine, as the user that runs it. Otherwise it runs anywhere, and lists the processes of all deployments that are
+    registered there: the token needs the right admin, and for a log the right control.
 
     \b
     Examples:

@@ -38,8 +38,8 @@ _ANSWERS_LATER_S = 5.0
 def restart(name: str, deployment: Path, timeout: float, as_json: bool, connection: Connection) -> None:
     """Restart a connector, an application or a Spark program of a running deployment.
 
-    Without --gateway and a context, or with --deployment alone, this runs on the machine of the deployment, as the user that
-    runs it. Otherwise it runs anywhere: the gateway passes the request on, and the token needs the right control.
+    With neither --gateway nor a context, or with --deployment alone, this runs on the machine of the deployment, as the user
+    that runs it. Otherwise it runs anywhere: the gateway passes the request on, and the token needs the right control.
 
     It stops as with SIGTERM: a source sends what it has read and waits for acknowledgements, a sink answers what it has received,
     a query ends its micro-batch. It then starts at once. No other process is restarted. To restart the gateway, send SIGTERM to

@@ -13,7 +13,7 @@ from headrace.deploy.processes import SupervisedProcesses
 from headrace.deploy.status import Kind, State
 
 ANSWER_WITHIN_S = 300.0
-"""A request is answered after this time at the latest, also if the process is not connected then."""
+"""A request is answered after this time at the latest, even if the process is not connected then."""
 
 
 class Request(Protocol):

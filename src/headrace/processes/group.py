@@ -1,4 +1,4 @@
-"""A process group: processes that all end together, also when what has started them is killed."""
+"""A process group: processes that all end together, even if the process that has started them is killed."""
 
 import os
 import signal

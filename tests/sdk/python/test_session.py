@@ -768,7 +768,7 @@ async def test_more_partitions_than_a_session_may_have_end_the_connector(gateway
         def partitions(self):
             return ["a", "b"]
 
-    with pytest.raises(InvalidSource, match=r"2 partitions.*1 streams"):
+    with pytest.raises(InvalidSource, match=r"2 partitions.*1 stream"):
         await connect(Parts(VALUES))
 
 

@@ -155,7 +155,7 @@ def _warn_once(path: Path) -> None:
 
 
 def keep_descriptor(path: Path) -> int | None:
-    """Lets processes that this one starts read a token at the same `/dev/fd/N`, also if it was in a pipe.
+    """Lets processes that this one starts read a token at the same `/dev/fd/N`, even if it was in a pipe.
 
     Returns:
         N, to be passed on; None for any other path.

@@ -115,7 +115,9 @@ class DeadLetterSource(Source):
             others[letter.sink] += 1
         if others:
             known = ", ".join(name for name, _ in others.most_common(_SHOWN_NAMES))
-            raise InvalidSource(f"{os.fspath(self._folder)} has no dead letters that {self._sink} refused, but of: {known}")
+            raise InvalidSource(
+                f"{os.fspath(self._folder)} has no dead letters that {self._sink} refused, but letters of: {known}"
+            )
         return False
 
     def partitions(self) -> Sequence[str]:

@@ -51,7 +51,7 @@ connector.add_command(run)
 @connector.command("list")
 @_json_option
 def list_connectors(as_json: bool) -> None:
-    """List the connectors of this machine: the bundled ones, and plugins, also unusable ones.
+    """List bundled connectors and plugins, and say which of them this machine cannot use.
 
     \b
     Example:

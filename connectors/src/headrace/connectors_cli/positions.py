@@ -38,7 +38,7 @@ class _PositionsGroup(ConnectorGroup):
 @_time_option
 @click.pass_context
 def positions(ctx: click.Context, config: str | None, time: datetime | None) -> None:
-    """Print where a time is in each stream of a source, as JSON for headrace positions. Changes nothing.
+    """Print the position of a time in each stream of a source, as JSON for headrace positions. Changes nothing.
 
     The source must be able to find a time: it has the parameter start. A position is the one before the first message
     since that time.

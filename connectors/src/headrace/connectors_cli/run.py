@@ -26,7 +26,7 @@ T = TypeVar("T")
 _instance_option = click.option(
     "--instance",
     metavar="NAME",
-    help="Name of this deployment; a newer process with it takes over.  [default: the source or sink]",
+    help="Name of this deployment; the newest process of it takes over.  [default: the source or sink]",
 )
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
 format_option = click.option(

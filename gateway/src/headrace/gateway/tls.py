@@ -49,7 +49,7 @@ def _files(tls: Tls) -> ServerFiles:
 class _RotatedFiles:
     """Detects changes of the files. gRPC calls it before each handshake, on its own threads, one at a time.
 
-    What it returns replaces what handshakes use, and gRPC frees the previous one, also if a handshake on another thread has
+    What it returns replaces what handshakes use, and gRPC frees the previous one, even if a handshake on another thread has
     found it and not taken hold of it yet: the process then crashes. So it returns something only if it is new, and only after a
     pause in which no other handshake begins and those have moved on.
     """

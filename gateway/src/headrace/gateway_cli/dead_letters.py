@@ -37,7 +37,7 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @click.argument("sink", default="")
-@click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=10, show_default=True, help="How many of each sink.")
+@click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=10, show_default=True, help="Most of each sink.")
 @form_option
 @json_option()
 @connection_options
@@ -45,7 +45,7 @@ def list_(sink: str, limit: int, form: str, as_json: bool, connection: Connectio
     """Show the last dead letters that queries have delivered to SINK since the gateway started, or to all sinks.
 
     This needs the right `peek` for the sink, and a gateway whose configuration enables it; without, dead letters are only
-    counted. The sink has all of them: headrace dead-letters list-files shows the ones in the bundled file sink.
+    counted. The sink keeps all of them: headrace dead-letters list-files shows what a bundled file sink keeps.
 
     \b
     Examples:

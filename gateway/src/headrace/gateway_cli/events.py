@@ -31,7 +31,7 @@ _KIND_WIDTH = len("fault-began")
 
 
 @click.command(cls=ProgramCommand)
-@click.option("--limit", type=click.IntRange(1, MAX_EVENTS), default=50, show_default=True, help="How many, the latest ones.")
+@click.option("--limit", type=click.IntRange(1, MAX_EVENTS), default=50, show_default=True, help="Most, of the latest ones.")
 @json_option("with --follow, bare events, one per line")
 @click.option("--follow", is_flag=True, help="Print further events as they happen, until Ctrl-C.")
 @interval_option

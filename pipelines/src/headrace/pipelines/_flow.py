@@ -63,7 +63,7 @@ class Flow(TableJoins[T_co]):
     ) -> "Flow[U]":
         """Applies an async function to each value, to several at a time. Results that are None are dropped; the order is kept.
 
-        A call may be repeated, after a fault also if it succeeded: its `Call` has an id that stays the same.
+        A call may be repeated, after a fault even if it succeeded: its `Call` has an id that stays the same.
 
         Args:
             function: Called with a value and a `Call`, on an event loop of the process.

@@ -188,7 +188,7 @@ def _is(value: Any, kind: Callable[[Any], bool]) -> bool:
 
 
 def _takes(value: Any, count: int) -> bool:
-    """Whether a function can be called with some positional arguments; True also if that is not known, as for `int`."""
+    """Whether a function can be called with some positional arguments; True even if that is not known, as for `int`."""
     try:
         # Not the signature of a function that a decorator has wrapped: it may be called with other arguments.
         signature = inspect.signature(value, follow_wrapped=False)

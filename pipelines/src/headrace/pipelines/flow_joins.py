@@ -90,7 +90,7 @@ class TableJoins(Outputs[T_co]):
     ) -> "KeyedFlow[Any]":
         """Returns each value with the row of its key, as a tuple, in the order of their streams.
 
-        A result waits until event time has come to the value in all streams, also of the table.
+        A result waits until all streams, the table's too, have reached the value's event time.
 
         Args:
             table: The table.
@@ -206,7 +206,7 @@ class IntervalJoins(Outputs[T_co]):
     ) -> "KeyedFlow[U]":
         """Applies a function to each value and all rows of a small table, as of its event time. None is dropped.
 
-        The call waits until event time has come to the value in all streams, also of the table.
+        The call waits until all streams, the table's too, have reached the value's event time.
 
         Args:
             rows: The table.

@@ -193,7 +193,7 @@ pub trait Source: Send + Sync + 'static {
     /// Releases what the source holds, such as connections. Default: does nothing.
     ///
     /// Called once, when [`Connector::serve`](crate::Connector::serve) ends, after every other method has returned: also after an
-    /// error, and also if the gateway was never reached. It may block its thread. An error is logged. If another method does not
+    /// error, and even if the gateway was never reached. It may block its thread. An error is logged. If another method does not
     /// return within [`Settings::close`](crate::Settings::close), `close` is not called; a `close` that does not return is left.
     fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send {
         ready(Ok(()))

@@ -865,7 +865,7 @@ Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
 
 @_typing.final
 class HeartbeatResponse(_message.Message):
-    """The driver was heard, also if no pipeline of this gateway names it."""
+    """The driver was heard, even if no pipeline of this gateway names it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

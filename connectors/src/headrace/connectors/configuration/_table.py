@@ -63,7 +63,7 @@ class ConnectorTable(Parameters):
     """The keys of every connector, in addition to its own parameters."""
 
     connector: str = Field(description="The name of the connector; headrace connector list shows all of them.")
-    instance: str | None = Field(default=None, description="The name of this deployment; a newer process with it takes over.")
+    instance: str | None = Field(default=None, description="The name of this deployment; the newest process of it takes over.")
     gateway: GatewayTable = Field(default_factory=GatewayTable)
 
 

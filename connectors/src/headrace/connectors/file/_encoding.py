@@ -60,7 +60,7 @@ def marked(head: bytes) -> Encoding | None:
 
 
 def may_be_marked(head: bytes) -> bool:
-    """Returns whether more data must be read before it is known with which byte order mark, if any, it begins."""
+    """Returns whether more data is needed to tell which byte order mark it begins with, if any."""
     return any(len(head) < len(each.byte_order_mark) and each.byte_order_mark.startswith(head) for each in _MARKED)
 
 

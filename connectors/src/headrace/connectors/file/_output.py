@@ -129,7 +129,7 @@ class Output:
             self._disk.remove(path)
 
     def rotate(self) -> None:
-        """Starts a new, empty file if that is due although nothing was written. No commit may be unfinished."""
+        """Starts a new, empty file if one is due, even if nothing was written. Call it only between commits."""
         state, now = self._state(), time.time()
         current = self._usable(state)
         if current is None or not self._is_full(current, now):

@@ -23,7 +23,7 @@ LeaveOut = Callable[[str, str], None]
 
 
 class Found(NamedTuple):
-    """A regular file; a tuple, since folders may have many.
+    """A regular file. It is a tuple, which takes little memory: a folder may contain many.
 
     Attributes:
         path: Its path.

@@ -139,7 +139,7 @@ def unseen(among: Sequence[Part], parts: Sequence[Part], earlier: Sequence[Seen]
         earlier: The last files before the present one.
 
     Raises:
-        PositionLost: Some are like files that were seen, and which is unknown.
+        PositionLost: Some files cannot be told from files that were seen.
     """
     order = ordered(parts)
     places = [place for each in earlier for place, part in enumerate(order) if part.inode == each.inode and _has(part, each)]

@@ -49,7 +49,7 @@ _LOOK = (
            coalesce((SELECT array_agg(pid) FROM running), '{{}}')
 """
 )
-# A transaction that inserts locks the table before it generates a number, and holds the lock until the row is visible, also if it
+# A transaction that inserts locks the table before it generates a number, and holds the lock until the row is visible, even if it
 # is prepared.
 _WRITES = """
     locktype = 'relation' AND mode = 'RowExclusiveLock' AND relation IN (SELECT oid FROM tables)

@@ -26,7 +26,7 @@ class BadRow:
     """A row that cannot be a message.
 
     Attributes:
-        message: What can be read of it.
+        message: The part of it that can be read.
         error: Its error.
     """
 

@@ -106,7 +106,7 @@ def check_states(tree: Tree, states: Manifest, below: str = "") -> list[str]:
     """The errors in the files of states that a manifest names, in sentences; nothing if they are whole.
 
     Args:
-        tree: The checkpoint, or what contains it.
+        tree: The checkpoint, or a folder that contains it.
         states: The manifest.
         below: The folder of the checkpoint in the tree, with a `/` at its end.
     """

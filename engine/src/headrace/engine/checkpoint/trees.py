@@ -80,7 +80,7 @@ class Tree(Protocol):
 
 
 class LocalTree:
-    """The files below a folder on a disk of this machine. Those that it copies survive a power loss."""
+    """The files below a folder on a disk of this machine. Files that it copies survive a power loss."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

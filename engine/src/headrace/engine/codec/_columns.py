@@ -239,7 +239,7 @@ def _times(parts: Sequence[bytes], counts: npt.NDArray[np.int64], rows: int) -> 
 
 
 def _sequences(frames: Sequence[Columns]) -> npt.NDArray[np.int64]:
-    """The sequence of every message: the first one of each frame, then increments of one or of its deltas."""
+    """The sequence of every message: in each frame, one more than the one before, or its delta more."""
     counts = np.array([f.rows for f in frames], dtype=np.int64)
     firsts = np.array([f.first for f in frames], dtype=np.int64)
     begins = np.cumsum(counts) - counts

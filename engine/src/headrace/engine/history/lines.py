@@ -72,7 +72,7 @@ class Lines:
             try:
                 return parse_time(value)
             except OptionError:
-                raise self._wrong(f"{value!r} is no event time in ISO 8601 with its distance to UTC") from None
+                raise self._wrong(f"{value!r} is not an event time in ISO 8601 with its offset from UTC") from None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(f"{value!r} is no event time")
         factor, divisor = UNITS[self.names.unit]

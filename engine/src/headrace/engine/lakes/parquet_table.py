@@ -60,7 +60,7 @@ class ParquetTable:
             return False  # Another driver has shown it, and somebody has removed it since.
         self._check(batch, place)
         if self._sync:
-            synced(self._path)  # Also if another driver has moved the folder, and died before this.
+            synced(self._path)  # Even if another driver has moved the folder, and died before this.
         self._mark(batch)
         return True
 

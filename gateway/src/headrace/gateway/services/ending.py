@@ -100,7 +100,7 @@ class EndRevoked(grpc.aio.ServerInterceptor):
                 with suppress(grpc.aio.UsageError):
                     await end_call(context, call.failure)
             finally:
-                # An answer is sent, also if the token is revoked meanwhile.
+                # An answer is sent, even if the token is revoked meanwhile.
                 self._calls.finish(call)
 
         return serve_until_ended

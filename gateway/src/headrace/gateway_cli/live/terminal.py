@@ -61,7 +61,7 @@ class Terminal:
 
     @contextmanager
     def open(self) -> Iterator[Self]:
-        """Takes the terminal over, and leaves it as it was, also if a signal ends this process."""
+        """Takes the terminal over, and leaves it as it was, even if a signal ends this process."""
         before = termios.tcgetattr(self._in)
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)}
         try:

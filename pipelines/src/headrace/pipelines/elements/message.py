@@ -28,7 +28,7 @@ class Origin:
         keys: The key of each message, if a step may still need it.
         times: The event time of each message, NO_TIME if it has none; None if no step needs times.
         ids: The id of each message, if a step may need it.
-        headers: The headers of each message, if a step or a sink may need them; None also if no message has any.
+        headers: The headers of each message, if a step or a sink may need them; None even if no message has any.
     """
 
     stream: str

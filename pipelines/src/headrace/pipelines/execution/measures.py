@@ -14,7 +14,7 @@ class StepMeasures:
         failed: The elements for which its function raised, and that were skipped or became dead letters.
         late: The elements that arrived after their windows were closed.
         ahead: The elements whose event times were too far ahead.
-        violated: The messages that broke a source's contract, also if they only lost values.
+        violated: The messages that broke a source's contract, even if they only lost values.
         further: The messages with fields that their class does not have, and that a source's contract permits.
         fired: The timers that have fired, and windows that have closed.
         time_ns: The time that it has taken, in nanoseconds. Steps run side by side in tasks; their times are added.

@@ -153,7 +153,7 @@ def registry_columns(form: RegistryFormat[Any], schema: str) -> RegistryColumns:
 
 
 def projection(block: AtOnce, writer: Any, reader: Any, columns: "pa.Schema") -> Projection | None:
-    """Returns what reads records of one schema as another; None if only fastavro can.
+    """Returns a reader of records of one schema as another; None if only fastavro can.
 
     Args:
         block: Reads records of the schema that they were written with.

@@ -87,7 +87,7 @@ def normal_key(key: Any, depth: int = 0) -> Key:
 
 
 def are_normal(keys: Collection[Any]) -> bool:
-    """Whether all keys are in their normal form; False also if only a check of each key could tell."""
+    """Whether all keys are in their normal form; False even if only a check of each key could tell."""
     for _ in range(_DEEPEST + 1):
         kinds = set(map(type, keys))
         if not kinds <= _PLAIN:

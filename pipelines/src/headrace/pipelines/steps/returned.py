@@ -104,7 +104,7 @@ def accumulating(update: Callable[[Any, Any], Any], what: str, empty: Any) -> Ca
     def accumulated(accumulator: Any, other: Any) -> Any:
         found = update(accumulator, other)
         if found is None and empty is not None:
-            raise TypeError(f"{what} returned None, and must return the accumulator, also if it has changed it")
+            raise TypeError(f"{what} returned None, and must return the accumulator, even if it has changed it")
         return present(found)
 
     return accumulated

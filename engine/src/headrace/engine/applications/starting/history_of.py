@@ -39,7 +39,7 @@ def history_of(
         noted = log.note_history(build(history, graph.streams, _slice(options)).to_json())
     if history is not None and noted["request"] != json.loads(json.dumps(request_of(history))):
         raise CheckpointError(
-            f"the checkpoint has begun with the history {noted['asked']}; give the same paths, columns and end, or none"
+            f"the checkpoint began with the history {noted['asked']}; give the same paths, columns and end, or none"
         )
     return json.dumps(noted, separators=(",", ":"))
 

@@ -334,6 +334,6 @@ class OrderPending(ProtocolError):
 
 
 class OrderFailed(ProtocolError):
-    """A connector was restarted, or a replay begun, and it has failed since; or the connector has no session yet."""
+    """A restart or a replay has begun and then failed, or the restarted connector has no session yet."""
 
     status = grpc.StatusCode.ABORTED

@@ -38,7 +38,7 @@ class Outbox:
         return self._bytes >= QUEUE_BYTES
 
     def put(self, response: Response, frame_bytes: int = 0) -> None:
-        """Queues a message, also if the queue is full: a delivery waits for room before."""
+        """Queues a message, even if the queue is full: a delivery waits for room before."""
         size = frame_bytes + MESSAGE_BYTES
         self._messages.append((response, size))
         self._bytes += size

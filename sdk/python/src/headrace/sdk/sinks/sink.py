@@ -26,7 +26,7 @@ class _BlockingSink(SinkBase):
         """Releases what the sink holds, such as connections. Default: does nothing.
 
         Called once, at the end of `run` or `serve`, on the thread of the other methods, after all of them have returned: also
-        after an error, and also if the gateway was never reached. An exception is logged. If a method does not return within
+        after an error, and even if the gateway was never reached. An exception is logged. If a method does not return within
         `Settings.close_seconds`, `close` is not called; if `close` does not, the connector ends without it.
         """
 

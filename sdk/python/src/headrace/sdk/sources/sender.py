@@ -205,7 +205,7 @@ class Sender:
                 if stream.packed_left:
                     self._make_due(stream)
                 elif stream.gather.messages or stream.gather.ended or stream.gather.caught_up or stream.gather.backlog_untold:
-                    # A backlog is reported after the messages that were gathered before it, also if no others follow.
+                    # A backlog is reported after the messages that were gathered before it, even if no others follow.
                     self.look(stream)
                 self._sent(stream)
             if request is not None or stream.unsendable is None:

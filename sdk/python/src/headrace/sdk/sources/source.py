@@ -74,7 +74,7 @@ class Source(_SourceBase, ABC):
         """Releases what the source holds, such as connections. Default: does nothing.
 
         Called once, at the end of `run` or `serve`, after every other method has returned and every iterator is closed: also
-        after an error, and also if the gateway was never reached. An exception is logged. Runs on a separate thread. If a method
+        after an error, and even if the gateway was never reached. An exception is logged. Runs on a separate thread. If a method
         does not return within `Settings.close_seconds`, `close` is not called; if `close` does not, the connector ends without
         it.
         """

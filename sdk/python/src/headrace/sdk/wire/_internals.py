@@ -20,7 +20,7 @@ class _KeepsStatus:
 
 
 def keep_status(call: Any) -> None:
-    """Makes a call report the status with which the peer ended it, also if that crosses a write.
+    """Makes a call report the status with which the peer ended it, even if that crosses a write.
 
     Without it, grpcio's `write` fails with INTERNAL and "Internal error from Core" if the call ends meanwhile. The connector
     would then reconnect whatever the gateway has said: for instance after a takeover, so that two instances never stop.

@@ -55,7 +55,7 @@ public sealed interface Sink permits AtLeastOnceSink, IdempotentSink, TwoPhaseSi
 
   /**
    * Releases what the sink holds, such as connections. Called once, when the connector ends, after
-   * every other method has returned: also after an error, and also if the gateway was never
+   * every other method has returned: also after an error, and even if the gateway was never
    * reached. If another method does not return within {@link
    * io.headrace.sdk.Settings#closeTimeout()}, this one is not called; if this one does not, its
    * thread is interrupted, and the connector ends without it.
