@@ -1,6 +1,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from headrace.contract.languages import LANGUAGES
 ROOT = Path(__file__).resolve().parents[3]
 SDK = ROOT / "sdk" / "java"
 JDBC = ROOT / "sdk" / "examples" / "java-jdbc"
+BRIDGE = ROOT / "bridges" / "kafka-connect"
 REPOSITORY = ROOT / ".build" / "m2"
 VERSION = version("headrace")
 """The version of the jars, too."""
@@ -94,3 +96,29 @@ def jdbc(
     # The catalogue is the one table of a new database.
     options = ["--url", f"jdbc:sqlite:{folder}/new.db", "--table", "sqlite_master", "--value-column", "sql", "--sink", "new"]
     return archived(programs, folder, "JdbcSink", *options).command
+
+
+@pytest.fixture(scope="session")
+def built_bridge(toolchain: Toolchain, built: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """What one build of bridges/kafka-connect printed, which checks nothing."""
+    assert built.returncode == 0, built.stdout
+    return toolchain.build(BRIDGE, "package", "-DskipTests", "-Dspotless.check.skip")
+
+
+@pytest.fixture(scope="session")
+def bridge(built_bridge: subprocess.CompletedProcess[str]) -> list[str]:
+    """The command that has headrace find the bridge."""
+    assert built_bridge.returncode == 0, built_bridge.stdout
+    variables = (f"HEADRACE_CONNECTORS={BRIDGE}/target/connectors", "HEADRACE_JAVA_OPTIONS=-XX:TieredStopAtLevel=1")
+    return ["env", *variables, str(Path(sys.executable).with_name("headrace"))]
+
+
+@pytest.fixture(scope="session")
+def file_plugin(bridge: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of plugins with the connectors of Kafka that read and write files."""
+    assert bridge
+    folder = tmp_path_factory.mktemp("plugins") / "file"
+    folder.mkdir()
+    for jar in (REPOSITORY / "org" / "apache" / "kafka" / "connect-file").rglob("*.jar"):
+        shutil.copy(jar, folder)
+    return folder.parent

@@ -1,0 +1,32 @@
+package io.headrace.kafkaconnect;
+
+import io.headrace.sdk.Header;
+import java.util.List;
+
+/**
+ * What is sent of a record.
+ *
+ * @param key the converted key, or null
+ * @param value the converted value; null for a tombstone
+ * @param timestamp milliseconds since 1970, or null
+ * @param headers its headers, and the topic
+ */
+record Content(byte[] key, byte[] value, Long timestamp, List<Header> headers) {
+  /** The header with the topic of a record. */
+  static final String TOPIC = "connect.topic";
+
+  /** The header of a message that only carries a cursor. */
+  static final String MARKER = "connect.marker";
+
+  static Content marker() {
+    return new Content(null, null, null, List.of(new Header(MARKER, null)));
+  }
+
+  long bytes() {
+    long sum = 0;
+    for (byte[] part : new byte[][] {key, value}) {
+      sum += part == null ? 0 : part.length;
+    }
+    return sum;
+  }
+}

@@ -1,0 +1,145 @@
+package io.headrace.kafkaconnect;
+
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import org.apache.kafka.connect.source.SourceRecord;
+
+/** A record of a task in the {@link RecordLog}, or a marker. Guarded by the lock of the log. */
+final class Entry {
+  /** Objects of a record that are not counted by the bytes of its key and value. */
+  private static final long OVERHEAD = 1000;
+
+  private final Object task;
+  private final SourceRecord record;
+  private final String partition;
+  private final Optional<Content> content;
+  private boolean complete;
+  private boolean barrier;
+
+  /** The message; for a record that is not sent, the message before. */
+  long sequence;
+
+  /** The place among all records; for a marker, the record before. */
+  long order;
+
+  /** When it was appended, in nanoseconds of the log's clock. */
+  long appended;
+
+  /** Whether it must be the last message of its frame, which then has its cursor. */
+  boolean endsFrame;
+
+  /** The cursor of that frame, once it was sent. */
+  byte[] cursor;
+
+  /** Records that follow without a message. */
+  List<Entry> after = List.of();
+
+  private Entry(Object task, SourceRecord record, String partition, Optional<Content> content) {
+    this.task = task;
+    this.record = record;
+    this.partition = partition;
+    this.content = content;
+  }
+
+  /**
+   * A record.
+   *
+   * @param task the task that it came from, and that is told when it is acknowledged
+   * @param content what is sent of it; empty if it only moves the offset
+   */
+  static Entry of(Object task, SourceRecord record, Optional<Content> content) {
+    Offsets.check("offset", record.sourceOffset());
+    Entry entry = new Entry(task, record, Offsets.key(record.sourcePartition()), content);
+    entry.complete = record.sourceOffset() == null;
+    return entry;
+  }
+
+  /** A message without a record, since only a message can carry a cursor. */
+  static Entry marker() {
+    Entry entry = new Entry(null, null, null, Optional.of(Content.marker()));
+    entry.complete = true;
+    entry.endsFrame = true;
+    return entry;
+  }
+
+  /**
+   * A marker that is sent alone, when everything before it is acknowledged, and before anything
+   * that follows: its cursor holds whatever the records before it become when they are read again.
+   */
+  static Entry barrier() {
+    Entry entry = marker();
+    entry.barrier = true;
+    return entry;
+  }
+
+  void giveUpBarrier() {
+    barrier = false;
+  }
+
+  boolean isBarrier() {
+    return barrier;
+  }
+
+  boolean isMarker() {
+    return record == null;
+  }
+
+  Object task() {
+    return task;
+  }
+
+  SourceRecord record() {
+    return record;
+  }
+
+  String partition() {
+    return partition;
+  }
+
+  Map<String, ?> offset() {
+    return record.sourceOffset();
+  }
+
+  Optional<Content> content() {
+    return content;
+  }
+
+  /**
+   * Whether its offset covers everything up to it, so that no other record of that offset follows.
+   */
+  boolean isComplete() {
+    return complete;
+  }
+
+  void complete() {
+    complete = true;
+  }
+
+  /** Whether it and another one cannot be told apart by their offsets. */
+  boolean isBeside(Entry other) {
+    return !isMarker()
+        && !other.isMarker()
+        && partition.equals(other.partition)
+        && offset() != null
+        && Objects.equals(offset(), other.offset());
+  }
+
+  /** Whether the connector would begin a snapshot again, rather than continue after this record. */
+  boolean isOfSnapshot() {
+    return !isMarker() && isOfSnapshot(offset());
+  }
+
+  /** Whether a connector would begin a snapshot again at an offset, as Debezium writes them. */
+  static boolean isOfSnapshot(Map<String, ?> offset) {
+    Object snapshot = offset == null ? null : offset.get("snapshot");
+    boolean runs = snapshot != null && !"false".equals(snapshot.toString());
+    return runs && !Boolean.TRUE.equals(offset.get("snapshot_completed"));
+  }
+
+  /** About how many bytes of memory it takes: twice its content, as the record holds it, too. */
+  long weight() {
+    return OVERHEAD + 2 * content.map(Content::bytes).orElse(0L);
+  }
+}

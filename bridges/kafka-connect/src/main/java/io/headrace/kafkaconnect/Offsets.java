@@ -1,0 +1,133 @@
+package io.headrace.kafkaconnect;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.BiConsumer;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+
+/** The offset of each source partition. The partition that changed last is last. */
+final class Offsets {
+  private static final JsonConverter JSON = new JsonConverter();
+
+  private final LinkedHashMap<String, Offset> byPartition = new LinkedHashMap<>();
+
+  static {
+    JSON.configure(Map.of("schemas.enable", "false"), false);
+  }
+
+  /** The offset of one source partition. */
+  record Offset(Map<String, ?> partition, Map<String, ?> offset) {}
+
+  Offsets copy() {
+    Offsets copy = new Offsets();
+    copy.byPartition.putAll(byPartition);
+    return copy;
+  }
+
+  /** Sets the offset of a partition; null forgets the partition, as in Connect. */
+  void put(String key, Map<String, ?> partition, Map<String, ?> offset) {
+    byPartition.remove(key);
+    if (offset != null) {
+      byPartition.put(key, new Offset(partition == null ? Map.of() : partition, offset));
+    }
+  }
+
+  Map<String, ?> get(String key) {
+    Offset found = byPartition.get(key);
+    return found == null ? null : found.offset;
+  }
+
+  void forEach(BiConsumer<String, Offset> action) {
+    byPartition.forEach(action);
+  }
+
+  Collection<Offset> values() {
+    return byPartition.values();
+  }
+
+  int size() {
+    return byPartition.size();
+  }
+
+  /** The offsets of so many partitions, of the ones that changed last. */
+  Offsets newest(int partitions) {
+    Offsets newest = new Offsets();
+    byPartition.entrySet().stream()
+        .skip(Math.max(0, byPartition.size() - partitions))
+        .forEach(entry -> newest.byPartition.put(entry.getKey(), entry.getValue()));
+    return newest;
+  }
+
+  /** What tasks and connectors ask. */
+  OffsetStorageReader reader() {
+    Offsets fixed = copy();
+    return new OffsetStorageReader() {
+      @Override
+      @SuppressWarnings("unchecked")
+      public <T> Map<String, Object> offset(Map<String, T> partition) {
+        return (Map<String, Object>) fixed.get(key(partition));
+      }
+
+      @Override
+      public <T> Map<Map<String, T>, Map<String, Object>> offsets(
+          Collection<Map<String, T>> partitions) {
+        Map<Map<String, T>, Map<String, Object>> found = new HashMap<>();
+        partitions.forEach(partition -> found.put(partition, offset(partition)));
+        return found;
+      }
+    };
+  }
+
+  /** What identifies a source partition, whatever the order of its keys; one may have no name. */
+  static String key(Map<String, ?> partition) {
+    check("partition", partition);
+    byte[] json = json(partition == null ? Map.of() : new TreeMap<>(partition));
+    return new String(json, StandardCharsets.UTF_8);
+  }
+
+  /** Refuses what JSON would not give back as it was. Connect allows only primitive values, too. */
+  static void check(String what, Map<String, ?> map) {
+    if (map == null) {
+      return;
+    }
+    map.forEach(
+        (name, value) -> {
+          boolean primitive =
+              value instanceof Number || value instanceof String || value instanceof Boolean;
+          if (value != null && !primitive) {
+            throw new DataException(
+                "the source %s has a %s in %s: a connector may only have numbers, text and booleans there"
+                    .formatted(what, value.getClass().getName(), name));
+          }
+        });
+  }
+
+  static byte[] json(Object value) {
+    return JSON.fromConnectData("", null, value);
+  }
+
+  static Object parsed(byte[] json) {
+    return JSON.toConnectData("", json).value();
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof Offsets that && byPartition.equals(that.byPartition);
+  }
+
+  @Override
+  public int hashCode() {
+    return byPartition.hashCode();
+  }
+
+  @Override
+  public String toString() {
+    return byPartition.values().toString();
+  }
+}

@@ -1,0 +1,106 @@
+package io.headrace.kafkaconnect;
+
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * What {@code headrace connector run} hands over: the parameters of the manifest.
+ *
+ * @param source the name of the source; its stream is {@code SOURCE/0}
+ * @param plugins the plugins
+ * @param file the properties of the connector
+ * @param replay what follows an offset of it
+ * @param memory how many bytes may be unacknowledged
+ * @param completeAfter when an offset that nothing follows counts as complete
+ * @param silentTopics beginnings of topics whose records only move the offset
+ * @param forgetPartitions whether a cursor that is too long forgets the oldest partitions
+ * @param badRecords what happens to records that cannot be sent
+ */
+record Options(
+    String source,
+    PluginPath plugins,
+    ConnectorFile file,
+    Replay replay,
+    long memory,
+    Duration completeAfter,
+    List<String> silentTopics,
+    boolean forgetPartitions,
+    BadRecords badRecords) {
+
+  /** The variable that contains the parameters. */
+  static final String VARIABLE = "HEADRACE_PARAMETERS";
+
+  /** The parameters of the manifest {@code kafka-connect}. */
+  @SuppressWarnings("unchecked")
+  static Options of(String json) {
+    Parameters given =
+        new Parameters((Map<String, Object>) Offsets.parsed(json.getBytes(StandardCharsets.UTF_8)));
+    List<Path> folders = given.list("plugin_path").stream().map(Path::of).toList();
+    PluginPath plugins = PluginPath.of(folders);
+    ConnectorFile file = ConnectorFile.read(Path.of(given.text("config")), plugins);
+    if (folders.isEmpty() && file.get("plugin.path") != null) {
+      plugins = PluginPath.of(file.list("plugin.path").stream().map(Path::of).toList());
+    }
+    return of(given, plugins, file);
+  }
+
+  private static Options of(Parameters given, PluginPath plugins, ConnectorFile file) {
+    String source = given.text("source");
+    return new Options(
+        source,
+        plugins,
+        file,
+        Replay.of(given.text("replay"), file.connectorClass()),
+        given.number("memory").longValue(),
+        Duration.ofMillis(Math.round(1000 * given.number("complete_after").doubleValue())),
+        given.list("silent_topics"),
+        given.flag("forget_partitions"),
+        badRecords(source, given, file));
+  }
+
+  /** By the parameters of all sources, or else by {@code errors.tolerance}. */
+  private static BadRecords badRecords(String source, Parameters given, ConnectorFile file) {
+    Optional<Path> folder = Optional.ofNullable(given.text("dead_letters")).map(Path::of);
+    String said = given.text("bad_records");
+    if (said == null) {
+      boolean tolerant = file.get("errors.tolerance", "none").equals("all");
+      said = !tolerant ? "fail" : folder.isPresent() ? "dead-letter" : "skip";
+    }
+    BadRecords.Policy policy = BadRecords.policy(said);
+    if (policy == BadRecords.Policy.DEAD_LETTER && folder.isEmpty()) {
+      throw new org.apache.kafka.common.config.ConfigException(
+          "bad_records is dead-letter: name a folder for them with dead_letters");
+    }
+    return new BadRecords(
+        policy,
+        policy == BadRecords.Policy.DEAD_LETTER
+            ? folder.map(path -> new DeadLetters(path, source))
+            : Optional.empty());
+  }
+
+  /** Values by the names of parameters. */
+  private record Parameters(Map<String, Object> values) {
+    String text(String name) {
+      Object value = values.get(name);
+      return value == null ? null : value.toString();
+    }
+
+    Number number(String name) {
+      return (Number) values.get(name);
+    }
+
+    boolean flag(String name) {
+      return Boolean.TRUE.equals(values.get(name));
+    }
+
+    @SuppressWarnings("unchecked")
+    List<String> list(String name) {
+      Object value = values.get(name);
+      return value == null ? List.of() : (List<String>) value;
+    }
+  }
+}

@@ -1,0 +1,45 @@
+package io.headrace.kafkaconnect;
+
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * The records that a connector returns although they are in the log: those of the offset that it
+ * was given to resume after, which some connectors return once more, and those of an offset of
+ * which only a part was read. Only a connector that always returns the same may have them left out.
+ */
+final class Repeats {
+  private final Map<String, Map<String, ?>> resumed = new HashMap<>();
+  private final Map<String, Alike> begun;
+
+  /** The first records of an offset. */
+  record Alike(Map<String, ?> offset, int records) {}
+
+  Repeats(Offsets resumed, Map<String, Alike> begun) {
+    resumed.forEach((key, offset) -> this.resumed.put(key, offset.offset()));
+    this.begun = new HashMap<>(begun);
+  }
+
+  static Repeats none() {
+    return new Repeats(new Offsets(), Map.of());
+  }
+
+  /** Whether the next record of a partition is one of them. */
+  boolean isNext(String partition, Map<String, ?> offset) {
+    if (offset == null || Entry.isOfSnapshot(offset)) {
+      return false; // a snapshot begins again, in any order
+    }
+    if (offset.equals(resumed.get(partition))) {
+      return true;
+    }
+    resumed.remove(partition);
+    Alike alike = begun.remove(partition);
+    if (alike == null || !offset.equals(alike.offset)) {
+      return false;
+    }
+    if (alike.records > 1) {
+      begun.put(partition, new Alike(alike.offset, alike.records - 1));
+    }
+    return true;
+  }
+}

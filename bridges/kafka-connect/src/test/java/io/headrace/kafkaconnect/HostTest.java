@@ -1,0 +1,213 @@
+package io.headrace.kafkaconnect;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.headrace.sdk.Reporter;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.connect.connector.Task;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.source.SourceConnector;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTask;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+final class HostTest {
+  private static final long DEADLINE = Duration.ofSeconds(60).toNanos();
+
+  private final AtomicLong now = new AtomicLong();
+  private final List<String> reports = new CopyOnWriteArrayList<>();
+  private RecordLog log;
+  private Host host;
+
+  /** Counts, and fails at numbers that it is told. */
+  public static final class Counter extends SourceConnector {
+    static volatile Counter last;
+    private Map<String, String> settings;
+
+    void reconfigure() {
+      context().requestTaskReconfiguration();
+    }
+
+    @Override
+    public void start(Map<String, String> given) {
+      settings = given;
+      last = this;
+    }
+
+    @Override
+    public Class<? extends Task> taskClass() {
+      return CounterTask.class;
+    }
+
+    @Override
+    public List<Map<String, String>> taskConfigs(int most) {
+      List<Map<String, String>> configurations = new ArrayList<>();
+      for (int task = 0; task < most; task++) {
+        Map<String, String> one = new java.util.HashMap<>(settings);
+        one.put("table", "t" + task);
+        configurations.add(one);
+      }
+      return configurations;
+    }
+
+    @Override
+    public void stop() {}
+
+    @Override
+    public ConfigDef config() {
+      return new ConfigDef();
+    }
+
+    @Override
+    public String version() {
+      return "7";
+    }
+  }
+
+  /** A task of it. */
+  public static final class CounterTask extends SourceTask {
+    static volatile long failAt;
+    private String table;
+    private long at;
+
+    @Override
+    public void start(Map<String, String> settings) {
+      table = settings.get("table");
+      Map<String, Object> offset = context.offsetStorageReader().offset(Map.of("table", table));
+      at = offset == null ? 0 : (Long) offset.get("at");
+    }
+
+    @Override
+    public List<SourceRecord> poll() throws InterruptedException {
+      if (at >= 30) {
+        Thread.sleep(5);
+        return null;
+      }
+      at++;
+      if (at == failAt) {
+        failAt = 0;
+        throw new IllegalStateException("the table is locked");
+      }
+      String value = table + " " + at;
+      return List.of(
+          new SourceRecord(
+              Map.of("table", table), Map.of("at", at), "t", Schema.STRING_SCHEMA, value));
+    }
+
+    @Override
+    public void stop() {}
+
+    @Override
+    public String version() {
+      return "7";
+    }
+  }
+
+  private void start(Replay replay, int tasks) throws Exception {
+    Map<String, String> properties =
+        Map.of(
+            "connector.class", Counter.class.getName(),
+            "tasks.max", String.valueOf(tasks),
+            "value.converter", "org.apache.kafka.connect.storage.StringConverter");
+    PluginPath plugins = PluginPath.of(List.of());
+    Options options =
+        new Options(
+            "counted",
+            plugins,
+            ConnectorFile.of(properties, plugins),
+            replay,
+            1 << 20,
+            Duration.ofSeconds(10),
+            List.of(),
+            false,
+            new BadRecords(BadRecords.Policy.FAIL, Optional.empty()));
+    AtomicLong runs = new AtomicLong();
+    log = new RecordLog(replay, 1 << 20, Long.MAX_VALUE / 2, now::get, runs::incrementAndGet);
+    host = new Host(options, log, now::get);
+    host.reportTo(
+        new Reporter() {
+          @Override
+          public void connecting() {}
+
+          @Override
+          public void running() {
+            reports.add("");
+          }
+
+          @Override
+          public void degraded(String error) {}
+
+          @Override
+          public void waiting(String reason) {
+            reports.add(reason);
+          }
+        });
+    host.resume(Optional.empty());
+  }
+
+  @AfterEach
+  void stop() throws Exception {
+    CounterTask.failAt = 0;
+    if (host != null) {
+      host.close();
+    }
+  }
+
+  private void until(int messages) throws Exception {
+    long deadline = System.nanoTime() + DEADLINE;
+    while (log.size() < messages) {
+      assertTrue(
+          System.nanoTime() < deadline, () -> log.size() + " of " + messages + ": " + reports);
+      host.attend();
+      now.addAndGet(Duration.ofMillis(500).toNanos());
+      Thread.sleep(1);
+    }
+  }
+
+  private List<String> values() {
+    return log.after(0, 1000).stream()
+        .filter(entry -> !entry.isMarker())
+        .map(entry -> new String(entry.content().get().value(), StandardCharsets.UTF_8))
+        .toList();
+  }
+
+  @Test
+  void aTaskThatFailsStartsAgainAfterWhatItHasRead() throws Exception {
+    CounterTask.failAt = 20;
+    start(Replay.EXACT, 1);
+    until(30);
+    assertEquals(30, values().stream().distinct().count());
+    assertEquals(30, values().size());
+    String reason = reports.stream().filter(text -> text.contains("failed")).findFirst().get();
+    assertTrue(reason.contains("task 0 of counted"), reason);
+    assertTrue(reason.contains("the table is locked"), reason);
+    assertEquals("", reports.get(reports.size() - 1));
+  }
+
+  @Test
+  void newTasksContinueAfterWhatTheOldOnesHaveRead() throws Exception {
+    start(Replay.SAFE, 2);
+    until(10);
+    Counter.last.reconfigure();
+    until(60);
+    assertEquals(60, values().stream().distinct().count());
+  }
+
+  @Test
+  void manyTasksCannotRepeatTheSame() {
+    Exception error = assertThrows(ConfigException.class, () -> start(Replay.EXACT, 2));
+    assertTrue(error.getMessage().contains("tasks.max"), error.getMessage());
+  }
+}
