@@ -72,7 +72,7 @@ class PerProcess(Generic[T]):
 
 
 class ResultCache:
-    """The results of calls by key, for some time. One call of a key runs at a time, and others wait for its result.
+    """The results of calls by key, for some time. One call of a key runs at a time, and others wait for its result or failure.
 
     Args:
         ttl_s: How long a result is kept, in seconds.
@@ -83,7 +83,7 @@ class ResultCache:
     def __init__(self, ttl_s: float, size: int, clock: Callable[[], float]) -> None:
         self._ttl_s, self._size, self._clock = ttl_s, size, clock
         self._results: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
-        self._running: dict[Hashable, asyncio.Future[None]] = {}
+        self._running: dict[Hashable, asyncio.Future[Any]] = {}
 
     async def result(self, key: Hashable, call: Callable[[], Awaitable[Any]], has_failed: Callable[[Any], bool]) -> Any:
         """The result of a key, of an earlier call or of this one. Failures are not kept."""
@@ -95,6 +95,9 @@ class ResultCache:
             if (running := self._running.get(key)) is None:
                 break
             await asyncio.wait([running])
+            if not running.cancelled():
+                # Also a failure: calls that fail one after the other would take as long as all their timeouts.
+                return running.result()
         ended = self._running[key] = asyncio.get_running_loop().create_future()
         try:
             found = await call()
@@ -103,10 +106,11 @@ class ResultCache:
                 self._results.move_to_end(key)
                 if len(self._results) > self._size:
                     self._results.popitem(last=False)
+            ended.set_result(found)
             return found
         finally:
             del self._running[key]
-            ended.set_result(None)
+            ended.cancel()
 
 
 def _renew_lock() -> None:
