@@ -123,6 +123,35 @@ def test_a_worker_does_not_wait_for_longer_than_it_is_told(tmp_path: Path) -> No
         daemon.end()
 
 
+_STAYS = """
+import os, signal, sys, threading
+from headrace.engine.spark.worker_ends import end_in_order, kill_who_stays
+
+os.setpgid(0, 0)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+kill_who_stays(float(sys.argv[1]))
+begun, begins = os.pipe()
+worker = os.fork()
+if not worker:
+    end_in_order()
+    if sys.argv[2] == "native":  # As long as such a call lasts, Python handles no signal.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    os.write(begins, b"1")
+    threading.Event().wait()
+os.read(begun, 1)
+print(worker, flush=True)
+os.kill(0, signal.SIGHUP)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(("longest_s", "where", "code"), [("0.1", "native", -signal.SIGKILL), ("600", "python", 3)])
+def test_a_worker_ends_with_its_daemon_also_if_it_is_in_native_code(longest_s: str, where: str, code: int) -> None:
+    daemon = subprocess.run([sys.executable, "-c", _STAYS, longest_s, where], capture_output=True, text=True, timeout=DEADLINE_S)
+    assert daemon.returncode == code, daemon.stderr
+    ends(int(daemon.stdout))
+
+
 def test_it_imports_nothing_that_starts_threads() -> None:
     program = "import sys, headrace.engine.spark.daemon; print(*({'grpc', 'pyarrow', 'numpy', 'pandas'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split() == []

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import pyspark.daemon
 
 from headrace.engine.collector import TaskGarbage
-from headrace.engine.spark.worker_ends import end_in_order
+from headrace.engine.spark.worker_ends import end_in_order, kill_who_stays
 from headrace.logs.output import configure_from_environment
 from headrace.machine.ends import call_all
 from headrace.machine.resources import keep_freed_memory
@@ -237,6 +237,7 @@ def main() -> None:
     sockets = ModuleType("socket")
     sockets.__dict__.update(vars(socket), socket=_Listening)
     vars(pyspark.daemon).update(socket=sockets, worker=_Worker(pyspark.daemon.worker))
+    kill_who_stays()
     pyspark.daemon.manager()
 
 

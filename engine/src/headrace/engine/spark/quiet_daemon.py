@@ -9,7 +9,7 @@ import socket
 import pyspark.daemon
 
 from headrace.engine.spark.daemon import report
-from headrace.engine.spark.worker_ends import end_in_order
+from headrace.engine.spark.worker_ends import end_in_order, kill_who_stays
 from headrace.logs.output import configure_from_environment
 from headrace.machine.ends import call_all
 
@@ -31,4 +31,5 @@ def _serve_quietly(connection: socket.socket, authenticated: bool) -> int:
 if __name__ == "__main__":
     vars(pyspark.daemon).update(print=report, worker=_serve_quietly)
     configure_from_environment()
+    kill_who_stays()
     pyspark.daemon.manager()
