@@ -1,5 +1,6 @@
 """A plain Spark program of a deployment that ends with an error: its last line says why, which the supervisor shows."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,10 +49,57 @@ def test_a_program_whose_query_fails_ends_with_the_cause_and_not_with_the_plan_o
     assert last_words(done.stderr.splitlines()) == "java.nio.file.NoSuchFileException: /local/blockmgr-1/35"
 
 
-def _run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+STOPS_ITS_SESSION = """
+import os, signal, sys, threading, types
+
+from headrace.pipelines import PerProcess
+
+looked, stopped = threading.Semaphore(0), threading.Semaphore(0)
+
+
+class Streams:
+    @property
+    def active(self):
+        stopped.release()
+        return []
+
+
+class SparkSession:
+    _instantiatedSession = types.SimpleNamespace(streams=Streams())
+
+    @staticmethod
+    def getActiveSession():
+        looked.release()
+
+
+sys.modules["pyspark.sql"] = types.SimpleNamespace(SparkSession=SparkSession)
+PerProcess(list, teardown=lambda made: print("torn down", flush=True))()
+if sys.argv[1:]:
+    SparkSession._instantiatedSession = None
+os.kill(os.getpid(), signal.SIGTERM)
+looked.acquire()
+stopped.acquire()
+SparkSession._instantiatedSession = None
+looked.acquire()
+looked.acquire()
+print("ended", flush=True)
+"""
+
+
+def test_a_program_that_is_stopped_runs_to_its_end_also_after_it_has_stopped_its_session(tmp_path: Path) -> None:
+    done = _run(tmp_path, STOPS_ITS_SESSION)
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["ended", "torn down"]), done.stderr
+
+
+def test_a_program_without_a_session_is_ended_and_what_it_has_made_is_torn_down(tmp_path: Path) -> None:
+    done = _run(tmp_path, STOPS_ITS_SESSION, "none")
+    assert (done.returncode, done.stdout.splitlines()) == (128 + signal.SIGTERM, ["torn down"]), done.stderr
+
+
+def _run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     program = folder / "program.py"
     program.write_text(text)
-    command = [sys.executable, "-m", "headrace.cli.spark_program", "--gateway", "127.0.0.1:1", str(program)]
+    command = [sys.executable, "-m", "headrace.cli.spark_program", "--gateway", "127.0.0.1:1", str(program), *arguments]
     pipe = subprocess.PIPE
     # Its standard input is a pipe, as a supervisor gives it one.
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=folder) as process:

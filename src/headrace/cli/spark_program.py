@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from headrace.cli.stopping import stop_queries
+from headrace.machine.ends import call_all
 from headrace.machine.traces import JVM_ENDED, JVM_EXITED, first_cause
 from headrace.processes import end_with_supervisor, ignore_hangups
 
@@ -21,11 +22,13 @@ _STOPS_EVERY_S = 0.5
 
 
 def _stop() -> None:
+    if not stop_queries():
+        call_all()
+        os._exit(128 + signal.SIGTERM)
     while True:
-        if not stop_queries():
-            os._exit(128 + signal.SIGTERM)
-        # The program may be about to start one.
+        # The program may be about to start one. It runs to its end, also once it has stopped its session.
         time.sleep(_STOPS_EVERY_S)
+        stop_queries()
 
 
 def _ask_to_stop(*_: object) -> None:
