@@ -23,8 +23,8 @@ from headrace.engine.checkpoint.lake_batches import LakeBatch, joined
 from headrace.engine.checkpoint.manifests import Manifest, ManifestLog
 from headrace.engine.checkpoint.runs import Run, RunLog
 from headrace.engine.lakes import parquet_table, staging
+from headrace.engine.lakes.commits import Showing
 from headrace.engine.lakes.parquet_table import ParquetTable
-from headrace.engine.lakes.showing import Showing
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task
 from headrace.pipelines import Pipeline

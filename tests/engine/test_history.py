@@ -16,8 +16,8 @@ from tests.engine.stages import Stages, frame
 
 from headrace.engine import History
 from headrace.engine.codec import Columns, record_batch
-from headrace.engine.history.building import build
 from headrace.engine.history.index import Index
+from headrace.engine.history.order import build
 from headrace.pipelines import Late, Message, Pipeline, tumbling
 
 TIME = pa.timestamp("us", tz="UTC")

@@ -11,8 +11,8 @@ from deltalake import write_deltalake
 
 from headrace.engine import HeadraceError, History
 from headrace.engine.codec import record_batch
-from headrace.engine.history.building import build
 from headrace.engine.history.index import Index
+from headrace.engine.history.order import build
 
 TIME = pa.timestamp("us", tz="UTC")
 

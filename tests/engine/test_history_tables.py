@@ -23,8 +23,8 @@ from tests.engine.test_lakes_on_s3 import s3_environ
 
 from headrace.engine import HeadraceError, History
 from headrace.engine.checkpoint.lake_batches import joined
-from headrace.engine.history.building import build
 from headrace.engine.history.index import Index
+from headrace.engine.history.order import build
 from headrace.engine.lakes.parquet_table import ParquetTable
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task

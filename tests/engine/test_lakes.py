@@ -24,10 +24,10 @@ from headrace.engine.checkpoint.fence import Fence
 from headrace.engine.checkpoint.folder import LocalFolder
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile, joined
 from headrace.engine.checkpoint.manifests import Entry, Manifest, ManifestLog
+from headrace.engine.lakes.commits import Showing
 from headrace.engine.lakes.names import folder_of
 from headrace.engine.lakes.parquet_table import ParquetTable
 from headrace.engine.lakes.places import place_of
-from headrace.engine.lakes.showing import Showing
 from headrace.engine.lakes.tables import open_table
 from headrace.engine.lakes.task_files import TaskFiles
 from headrace.engine.sink.writer import Task

@@ -25,7 +25,7 @@ from tests.engine.test_iceberg_lakes import DriversOnIceberg
 
 from headrace.engine import History, LakeError, OlderCheckpoint, compact_lake
 from headrace.engine.checkpoint.lake_batches import joined
-from headrace.engine.history.building import build
+from headrace.engine.history.order import build
 from headrace.engine.lakes import delta_lake, iceberg_lake, task_files
 from headrace.engine.lakes.compaction import Compaction
 from headrace.engine.lakes.delta_lake import DeltaLake

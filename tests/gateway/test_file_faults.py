@@ -19,10 +19,10 @@ from tests.gateway.test_rotation import write
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered
 
 from headrace.gateway import ConfigSource, Limits, Tls, load_config, reload
+from headrace.gateway.background import lasting
 from headrace.gateway.certificate_watch import CertificateWatch
 from headrace.gateway.core import Gateway
 from headrace.gateway.identity import TokenRegistry
-from headrace.gateway.lasting import lasting
 from headrace.gateway.own_faults import OwnFaultKind, OwnFaults
 from headrace.gateway.reload import Reloading
 

@@ -18,7 +18,7 @@ from headrace.pipelines import GraphError, Message, OnError, Pipeline, StepError
 from headrace.pipelines.formats import Contract, Judge, Registry, avro, json, protobuf, text
 from headrace.pipelines.formats.document_fields import further_fields
 from headrace.pipelines.formats.strict_twin import strict_twin
-from headrace.pipelines.steps import judging
+from headrace.pipelines.steps import contract_check
 
 
 @dataclass
@@ -242,7 +242,7 @@ def test_further_fields_are_found_at_any_depth(kind: Any, document: Any, further
 
 
 def test_a_new_field_is_logged_once_for_each_stream(caplog: pytest.LogCaptureFixture) -> None:
-    judging._noted.clear()
+    contract_check._noted.clear()
     app = Pipeline("shop")
     app.source("orders/*", decode=json(Line), contract="evolve", name="in").map(repr, name="shown").sink("out")
     trial = Trial(app)

@@ -1,7 +1,6 @@
 """Deployments: a gateway, connectors, applications and Spark programs on one machine, started together and kept running."""
 
 from headrace.deploy.aside import Aside
-from headrace.deploy.asking import ask_deployment, ask_processes, ask_restart, folder_of
 from headrace.deploy.configuration import Deployment, gateway_config, load_deployment
 from headrace.deploy.environment import may_read_status, may_supervise
 from headrace.deploy.errors import (
@@ -24,6 +23,7 @@ from headrace.deploy.plan import Plan, Role, plan
 from headrace.deploy.signals import IsStopped, Signals
 from headrace.deploy.status import Condition, Kind, ProcessStatus, State, Status
 from headrace.deploy.supervisor import Ending, Supervisor
+from headrace.deploy.supervisor_calls import ask_deployment, ask_processes, ask_restart, folder_of
 from headrace.deploy.tables import GatewayOptions, PipelineOptions, QueryOptions
 from headrace.deploy.unit import Unit, UnitError, written_by
 from headrace.deploy.view import JsonView, LinesView, LiveView

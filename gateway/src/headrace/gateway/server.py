@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from headrace.contract.addresses import is_loopback, joined_address
 from headrace.contract.certificates import read_again
 from headrace.contract.units import milliseconds
+from headrace.gateway.background import lasting
 from headrace.gateway.config import Config, split_address
 from headrace.gateway.connections import Connections, max_connections
 from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
@@ -21,7 +22,6 @@ from headrace.gateway.core.control import Caller, reload
 from headrace.gateway.descriptor_watch import DescriptorWatch
 from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
-from headrace.gateway.lasting import lasting
 from headrace.gateway.listen import exposure, listen, listen_http, new_server
 from headrace.gateway.observer import Observer, Recording
 from headrace.gateway.reload import ConfigSource, Reloading

@@ -15,8 +15,8 @@ from headrace.pipelines.steps.aggregation import Aggregation, Window
 from headrace.pipelines.steps.clock_ttl import clock_running
 from headrace.pipelines.steps.columnar import StatefulColumns
 from headrace.pipelines.steps.context import Context
+from headrace.pipelines.steps.expiry import LastingRunning
 from headrace.pipelines.steps.key_states import KeyStates
-from headrace.pipelines.steps.lasting import LastingRunning
 from headrace.pipelines.steps.program import StatefulProgram, payload
 from headrace.pipelines.steps.running import Running
 from headrace.pipelines.steps.step import OnError, Step

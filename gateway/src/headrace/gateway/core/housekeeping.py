@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable, Mapping
 
 from headrace.contract import clock
+from headrace.gateway.background import lasting_step
 from headrace.gateway.core.batches import end_leases, forget, forgettable
 from headrace.gateway.core.control import look_for_sessions
 from headrace.gateway.core.intake import close_paused, forget_gone
 from headrace.gateway.core.state import Gateway
 from headrace.gateway.core.streams import pass_round_of_streams
-from headrace.gateway.lasting import lasting_step
 
 INTERVAL_S = 1.0
 FRAMES_PER_SECOND = 3_000

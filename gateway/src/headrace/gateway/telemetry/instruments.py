@@ -59,6 +59,14 @@ class Instrument:
         return f"headrace_{self.name}{'_total' if self.type is Type.COUNTER else ''}"
 
 
+def _counter(name: str, unit: str, description: str, read: Read, *labels: str) -> Instrument:
+    return Instrument(name, Type.COUNTER, unit, description, labels, read)
+
+
+def _gauge(name: str, unit: str, description: str, read: Read, *labels: str) -> Instrument:
+    return Instrument(name, Type.GAUGE, unit, description, labels, read)
+
+
 COMMIT_TO_ACK = Instrument(
     "commit_to_ack_seconds",
     Type.HISTOGRAM,
@@ -69,390 +77,262 @@ COMMIT_TO_ACK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 INSTRUMENTS = (
-    Instrument(
-        "gateway_info", Type.GAUGE, "", "1, with the version of the gateway.", ("version",), lambda _: [(1, {"version": VERSION})]
-    ),
-    Instrument(
-        "gateway_uptime_seconds", Type.GAUGE, "s", "How long the gateway has run.", (), of_gateway(lambda g: g.uptime_ms / 1000)
-    ),
-    Instrument(
+    _gauge("gateway_info", "", "1, with the version of the gateway.", lambda _: [(1, {"version": VERSION})], "version"),
+    _gauge("gateway_uptime_seconds", "s", "How long the gateway has run.", of_gateway(lambda g: g.uptime_ms / 1000)),
+    _gauge(
         "problems",
-        Type.GAUGE,
         "{part}",
         "Degraded parts, by the kind of their first cause.",
-        ("kind",),
         lambda observed: counted("kind", [kind.value for kind in Kind], (problem.kind.value for problem in observed.problems)),
+        "kind",
     ),
-    Instrument(
-        "degraded_seconds",
-        Type.GAUGE,
-        "s",
-        "How long a part has been degraded, whatever the causes were.",
-        ("part",),
-        degraded,
-    ),
-    Instrument(
+    _gauge("degraded_seconds", "s", "How long a part has been degraded, whatever the causes were.", degraded, "part"),
+    _gauge(
         "data_age_seconds",
-        Type.GAUGE,
         "s",
         "Delay of data: the age of the oldest message in the buffer, or of a fault that keeps messages away.",
-        (),
         data_age,
     ),
-    Instrument(
+    _gauge(
         "certificate_expires_timestamp_seconds",
-        Type.GAUGE,
         "s",
         "When a certificate in a file, or of a client, expires, since 1970.",
-        ("file",),
         lambda observed: [(one.expires_at_s, {"file": one.file}) for one in observed.status.gateway.certificates],
+        "file",
     ),
-    Instrument("received_frames", Type.COUNTER, "{frame}", "Frames received.", (), of_gateway(lambda g: g.received_frames)),
-    Instrument(
-        "received_messages",
-        Type.COUNTER,
-        "{message}",
-        "Messages received, without duplicates.",
-        (),
-        of_gateway(lambda g: g.received_messages),
+    _counter("received_frames", "{frame}", "Frames received.", of_gateway(lambda g: g.received_frames)),
+    _counter(
+        "received_messages", "{message}", "Messages received, without duplicates.", of_gateway(lambda g: g.received_messages)
     ),
-    Instrument("received_bytes", Type.COUNTER, "By", "Bytes of their frames.", (), of_gateway(lambda g: g.received_bytes)),
-    Instrument(
+    _counter("received_bytes", "By", "Bytes of their frames.", of_gateway(lambda g: g.received_bytes)),
+    _counter(
         "duplicate_messages",
-        Type.COUNTER,
         "{message}",
         "Messages dropped, since they had been received before.",
-        (),
         of_gateway(lambda g: g.duplicate_messages),
     ),
-    Instrument(
+    _counter(
         "acknowledged_messages",
-        Type.COUNTER,
         "{message}",
         "Messages acknowledged to their sources.",
-        (),
         of_gateway(lambda g: g.acknowledged_messages),
     ),
-    Instrument(
-        "source_losses",
-        Type.COUNTER,
-        "{loss}",
-        "Times that queries continued although messages were lost.",
-        (),
-        of_gateway(lambda g: g.losses),
+    _counter(
+        "source_losses", "{loss}", "Times that queries continued although messages were lost.", of_gateway(lambda g: g.losses)
     ),
-    Instrument(
-        "buffered_messages",
-        Type.GAUGE,
-        "{message}",
-        "Messages held in the buffer.",
-        (),
-        of_gateway(lambda g: g.buffered_messages),
-    ),
-    Instrument("buffered_bytes", Type.GAUGE, "By", "Bytes of their frames.", (), of_gateway(lambda g: g.buffered_bytes)),
-    Instrument("buffer_limit_bytes", Type.GAUGE, "By", "The size of the buffer.", (), of_gateway(lambda g: g.buffer_limit_bytes)),
-    Instrument(
+    _gauge("buffered_messages", "{message}", "Messages held in the buffer.", of_gateway(lambda g: g.buffered_messages)),
+    _gauge("buffered_bytes", "By", "Bytes of their frames.", of_gateway(lambda g: g.buffered_bytes)),
+    _gauge("buffer_limit_bytes", "By", "The size of the buffer.", of_gateway(lambda g: g.buffer_limit_bytes)),
+    _gauge(
         "unacknowledged_messages",
-        Type.GAUGE,
         "{message}",
         "Messages not yet acknowledged, with the backlog that sources report.",
-        (),
         lambda observed: [(sum(stream.lag_messages for stream in observed.status.streams), {})],
     ),
-    Instrument(
+    _gauge(
         "oldest_unacknowledged_seconds",
-        Type.GAUGE,
         "s",
         "Age of the oldest message in the buffer.",
-        (),
         lambda observed: [(max((s.oldest_unacknowledged_ms for s in observed.status.streams), default=0) / 1000, {})],
     ),
     COMMIT_TO_ACK,
-    Instrument("streams", Type.GAUGE, "{stream}", "Streams.", ("state",), streams),
-    Instrument("sessions", Type.GAUGE, "{session}", "Sessions, by what their connectors report.", ("role", "state"), sessions),
-    Instrument(
+    _gauge("streams", "{stream}", "Streams.", streams, "state"),
+    _gauge("sessions", "{session}", "Sessions, by what their connectors report.", sessions, "role", "state"),
+    _counter(
         "rejected_sessions",
-        Type.COUNTER,
         "{session}",
         "Sessions ended because they violated the protocol.",
-        ("status",),
         lambda observed: [(count, {"status": name}) for name, count in observed.status.gateway.rejected_sessions.items()],
+        "status",
     ),
-    Instrument(
-        "session_credit_bytes",
-        Type.GAUGE,
-        "By",
-        "Bytes that the sessions of sources may still send.",
-        (),
-        of_sessions(lambda s: s.credit_bytes),
+    _gauge(
+        "session_credit_bytes", "By", "Bytes that the sessions of sources may still send.", of_sessions(lambda s: s.credit_bytes)
     ),
-    Instrument(
-        "session_credit_messages",
-        Type.GAUGE,
-        "{message}",
-        "Messages that they may still send.",
-        (),
-        of_sessions(lambda s: s.credit_messages),
+    _gauge(
+        "session_credit_messages", "{message}", "Messages that they may still send.", of_sessions(lambda s: s.credit_messages)
     ),
-    Instrument(
-        "session_outstanding_bytes",
-        Type.GAUGE,
-        "By",
-        "Bytes sent and not released.",
-        (),
-        of_sessions(lambda s: s.outstanding_bytes),
+    _gauge("session_outstanding_bytes", "By", "Bytes sent and not released.", of_sessions(lambda s: s.outstanding_bytes)),
+    _gauge("pipelines", "{pipeline}", "Pipelines.", pipelines, "state"),
+    _counter(
+        "pipeline_planned_batches", "{batch}", "Micro-batches planned.", of_pipelines(lambda p: p.planned_batches), "pipeline"
     ),
-    Instrument("pipelines", Type.GAUGE, "{pipeline}", "Pipelines.", ("state",), pipelines),
-    Instrument(
-        "pipeline_planned_batches",
-        Type.COUNTER,
-        "{batch}",
-        "Micro-batches planned.",
-        ("pipeline",),
-        of_pipelines(lambda p: p.planned_batches),
-    ),
-    Instrument(
+    _gauge(
         "pipeline_batch_age_seconds",
-        Type.GAUGE,
         "s",
         "Age of the micro-batch that is not committed; 0 without one.",
-        ("pipeline",),
         of_pipelines(lambda p: p.batch_ms / 1000),
+        "pipeline",
     ),
-    Instrument(
+    _gauge(
         "pipeline_lag_messages",
-        Type.GAUGE,
         "{message}",
         "Buffered messages that it has not committed.",
-        ("pipeline",),
         of_pipelines(lambda p: p.lag_messages),
+        "pipeline",
     ),
-    Instrument(
+    _counter(
         "sink_transactions",
-        Type.COUNTER,
         "{transaction}",
         "Transactions of its instances: committed, aborted or failed, which counts parts, too.",
-        ("sink", "outcome"),
         transactions,
+        "sink",
+        "outcome",
     ),
-    Instrument(
+    _gauge(
         "sink_pending_transactions",
-        Type.GAUGE,
         "{transaction}",
         "Transactions staged or prepared, and not yet visible.",
-        ("sink",),
         of_sinks(lambda s: s.pending_transactions),
+        "sink",
     ),
-    Instrument(
-        "sink_staged_messages", Type.COUNTER, "{message}", "Messages staged.", ("sink",), of_sinks(lambda s: s.staged_messages)
+    _counter("sink_staged_messages", "{message}", "Messages staged.", of_sinks(lambda s: s.staged_messages), "sink"),
+    _counter(
+        "sink_refused_messages", "{message}", "Messages refused permanently.", of_sinks(lambda s: s.refused_messages), "sink"
     ),
-    Instrument(
-        "sink_refused_messages",
-        Type.COUNTER,
-        "{message}",
-        "Messages refused permanently.",
-        ("sink",),
-        of_sinks(lambda s: s.refused_messages),
-    ),
-    Instrument(
+    _counter(
         "sink_dead_letters",
-        Type.COUNTER,
         "{message}",
         "Dead letters delivered to it, in committed micro-batches.",
-        ("sink",),
         of_sinks(lambda s: s.dead_letters),
+        "sink",
     ),
-    Instrument(
+    _counter(
         "sink_losses",
-        Type.COUNTER,
         "{loss}",
         "Times that an instance came back without what it had voted for.",
-        ("sink",),
         of_sinks(lambda s: s.losses),
+        "sink",
     ),
-    Instrument(
-        "sink_instances", Type.GAUGE, "{instance}", "Attached instances.", ("sink",), of_sinks(lambda s: len(s.instances))
-    ),
+    _gauge("sink_instances", "{instance}", "Attached instances.", of_sinks(lambda s: len(s.instances)), "sink"),
 )
 """The instruments that every gateway has."""
 
 CONNECTOR_INSTRUMENTS = (
-    Instrument(
+    _counter(
         "connector_sessions",
-        Type.COUNTER,
         "{session}",
         "Sessions opened: one more for each restart and reconnection.",
-        ("role", "connector"),
         of_connectors(lambda c: c.sessions, "source", "sink"),
+        "role",
+        "connector",
     ),
-    Instrument(
+    _counter(
         "connector_errors",
-        Type.COUNTER,
         "{error}",
         "Errors reported, with whatever is tried again.",
-        ("role", "connector"),
         of_connectors(lambda c: c.errors, "source", "sink"),
+        "role",
+        "connector",
     ),
-    Instrument(
-        "connector_sent_frames",
-        Type.COUNTER,
-        "{frame}",
-        "Frames sent.",
-        ("role", "connector"),
-        of_connectors(lambda c: c.frames, "source"),
+    _counter(
+        "connector_sent_frames", "{frame}", "Frames sent.", of_connectors(lambda c: c.frames, "source"), "role", "connector"
     ),
-    Instrument(
+    _counter(
         "connector_sent_messages",
-        Type.COUNTER,
         "{message}",
         "Messages sent, with duplicates.",
-        ("role", "connector"),
         of_connectors(lambda c: c.messages, "source"),
+        "role",
+        "connector",
     ),
-    Instrument(
-        "connector_sent_bytes",
-        Type.COUNTER,
-        "By",
-        "Bytes of their frames.",
-        ("role", "connector"),
-        of_connectors(lambda c: c.bytes, "source"),
+    _counter(
+        "connector_sent_bytes", "By", "Bytes of their frames.", of_connectors(lambda c: c.bytes, "source"), "role", "connector"
     ),
 )
 """The instruments with series for each connector, by its name in Hello."""
 
 APPLICATION_INSTRUMENTS = (
-    Instrument(
-        "pipeline_batches",
-        Type.COUNTER,
-        "{batch}",
-        "Micro-batches processed.",
-        ("pipeline",),
-        of_runs(lambda r: r.batches),
-    ),
-    Instrument(
+    _counter("pipeline_batches", "{batch}", "Micro-batches processed.", of_runs(lambda r: r.batches), "pipeline"),
+    _counter(
         "pipeline_stage_seconds",
-        Type.COUNTER,
         "s",
         "Time spent on each stage, as Spark names it; `addBatch` is the processing.",
-        ("pipeline", "stage"),
         stages,
+        "pipeline",
+        "stage",
     ),
-    Instrument(
-        "pipeline_state_bytes",
-        Type.GAUGE,
-        "By",
-        "Size of states that the run has changed.",
-        ("pipeline",),
-        of_runs(lambda r: r.state_bytes),
+    _gauge(
+        "pipeline_state_bytes", "By", "Size of states that the run has changed.", of_runs(lambda r: r.state_bytes), "pipeline"
     ),
-    Instrument(
-        "step_received_messages",
-        Type.COUNTER,
-        "{message}",
-        "Messages received.",
-        ("pipeline", "step"),
-        of_steps(lambda s: s.received),
-    ),
-    Instrument("step_sent_messages", Type.COUNTER, "{message}", "Its results.", ("pipeline", "step"), of_steps(lambda s: s.sent)),
-    Instrument(
+    _counter("step_received_messages", "{message}", "Messages received.", of_steps(lambda s: s.received), "pipeline", "step"),
+    _counter("step_sent_messages", "{message}", "Its results.", of_steps(lambda s: s.sent), "pipeline", "step"),
+    _counter(
         "step_failed_messages",
-        Type.COUNTER,
         "{message}",
         "Messages for which its function raised.",
-        ("pipeline", "step"),
         of_steps(lambda s: s.failed),
+        "pipeline",
+        "step",
     ),
-    Instrument(
+    _counter(
         "step_late_messages",
-        Type.COUNTER,
         "{message}",
         "Messages after the end of their windows.",
-        ("pipeline", "step"),
         of_steps(lambda s: s.late),
+        "pipeline",
+        "step",
     ),
-    Instrument(
+    _counter(
         "step_ahead_messages",
-        Type.COUNTER,
         "{message}",
         "Messages with event times too far ahead.",
-        ("pipeline", "step"),
         of_steps(lambda s: s.ahead),
+        "pipeline",
+        "step",
     ),
-    Instrument(
+    _counter(
         "step_violating_messages",
-        Type.COUNTER,
         "{message}",
         "Messages that broke their contract.",
-        ("pipeline", "step"),
         of_steps(lambda s: s.violated),
+        "pipeline",
+        "step",
     ),
-    Instrument(
+    _counter(
         "step_further_messages",
-        Type.COUNTER,
         "{message}",
         "Messages with new fields that their contract permits.",
-        ("pipeline", "step"),
         of_steps(lambda s: s.further),
+        "pipeline",
+        "step",
     ),
-    Instrument(
-        "step_fired_timers",
-        Type.COUNTER,
-        "{timer}",
-        "Timers fired, and windows closed.",
-        ("pipeline", "step"),
-        of_steps(lambda s: s.fired),
+    _counter(
+        "step_fired_timers", "{timer}", "Timers fired, and windows closed.", of_steps(lambda s: s.fired), "pipeline", "step"
     ),
-    Instrument(
-        "step_seconds",
-        Type.COUNTER,
-        "s",
-        "Time taken, in all tasks.",
-        ("pipeline", "step"),
-        of_steps(lambda s: s.time_us / 1_000_000),
-    ),
-    Instrument(
+    _counter("step_seconds", "s", "Time taken, in all tasks.", of_steps(lambda s: s.time_us / 1_000_000), "pipeline", "step"),
+    _gauge(
         "step_state_keys",
-        Type.GAUGE,
         "{key}",
         "Keys with a state that the run has processed.",
-        ("pipeline", "step"),
         of_steps(lambda s: s.keys),
+        "pipeline",
+        "step",
     ),
 )
 """The instruments with series for each application that runs, and for each of its steps."""
 
 STREAM_INSTRUMENTS = (
-    Instrument(
+    _counter(
         "stream_received_messages",
-        Type.COUNTER,
         "{message}",
         "Messages received, without duplicates.",
-        ("stream",),
         of_streams(lambda s: s.received_messages),
+        "stream",
     ),
-    Instrument(
-        "stream_received_bytes",
-        Type.COUNTER,
-        "By",
-        "Bytes of their frames.",
-        ("stream",),
-        of_streams(lambda s: s.received_bytes),
-    ),
-    Instrument(
+    _counter("stream_received_bytes", "By", "Bytes of their frames.", of_streams(lambda s: s.received_bytes), "stream"),
+    _counter(
         "stream_acknowledged_messages",
-        Type.COUNTER,
         "{message}",
         "Messages acknowledged to the source.",
-        ("stream",),
         of_streams(lambda s: s.acknowledged_messages),
+        "stream",
     ),
-    Instrument(
+    _gauge(
         "stream_unacknowledged_messages",
-        Type.GAUGE,
         "{message}",
         "Messages not yet acknowledged, with the backlog that the source reports.",
-        ("stream",),
         of_streams(lambda s: s.lag_messages),
+        "stream",
     ),
 )
 """The instruments with series for each stream, if `http.stream_metrics` is set."""

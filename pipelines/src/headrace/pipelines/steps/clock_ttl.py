@@ -19,7 +19,7 @@ from headrace.pipelines.steps.due import due_by_clock
 from headrace.pipelines.steps.keys import in_order_of_keys
 from headrace.pipelines.steps.rollback import GONE
 from headrace.pipelines.steps.step import StepPass
-from headrace.pipelines.steps.timed_state import (
+from headrace.pipelines.steps.timers import (
     TimedState,
     TimedStateClass,
     list_again,

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.pipelines.elements.elements import Key, Lineage
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers
-from headrace.pipelines.steps.timed_state import since
+from headrace.pipelines.steps.timers import since
 from headrace.pipelines.time.time import LATEST, clock_time, event_time, microseconds_of
 
 

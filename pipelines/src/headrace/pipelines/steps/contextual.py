@@ -19,7 +19,7 @@ from headrace.pipelines.steps.due import due_by_clock, due_of
 from headrace.pipelines.steps.returned import own, own_or_none
 from headrace.pipelines.steps.rollback import GONE, Replay, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import KeyedStep, OnError, StepPass
-from headrace.pipelines.steps.timed_state import (
+from headrace.pipelines.steps.timers import (
     TimedState,
     TimedStateClass,
     list_again,

@@ -14,8 +14,8 @@ from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME, Times
 from headrace.pipelines.elements.rows import MessageRows, Rows, payloads
 from headrace.pipelines.formats import EVERY, Decoder, Judge
+from headrace.pipelines.steps.contract_check import judged
 from headrace.pipelines.steps.fingerprints import name_of
-from headrace.pipelines.steps.judging import judged
 from headrace.pipelines.steps.keys import keyed
 from headrace.pipelines.steps.returned import spread
 from headrace.pipelines.steps.step import Step, StepPass, each

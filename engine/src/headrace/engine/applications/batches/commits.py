@@ -23,7 +23,7 @@ from headrace.engine.checkpoint.lake_batches import joined
 from headrace.engine.checkpoint.log import CheckpointLog
 from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.checkpoint.runs import RUNS, RunLog
-from headrace.engine.lakes.showing import Showing
+from headrace.engine.lakes.commits import Showing
 from headrace.engine.sink.options import SinkOptions
 from headrace.engine.sink.sink_errors import VoteGivenUp
 from headrace.engine.sink.writer import Written

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from headrace.engine._errors import GatewayAway, HistoryError, NotAttached
-from headrace.engine.history.building import SLICE_MESSAGES
 from headrace.engine.history.index import Index
+from headrace.engine.history.order import SLICE_MESSAGES
 from headrace.engine.history.run import Run
 from headrace.engine.source.options import Options
 from headrace.engine.source.planner import Planner

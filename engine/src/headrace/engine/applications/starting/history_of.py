@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from headrace.engine._errors import CheckpointError, OptionError
 from headrace.engine.checkpoint.log import CheckpointLog
-from headrace.engine.history.building import SLICE_MESSAGES, build, request_of
+from headrace.engine.history.order import SLICE_MESSAGES, build, request_of
 from headrace.engine.history.request import History
 from headrace.pipelines.runtime import Graph
 

@@ -12,7 +12,7 @@ from headrace.gateway.core.batches.checkpoints import (
     forget,
     identify,
 )
-from headrace.gateway.core.batches.deciding import record_commits
+from headrace.gateway.core.batches.decisions import record_commits
 from headrace.gateway.core.batches.delivering import attach_sink, begin_transaction, check_newer, instance_for, vote
 from headrace.gateway.core.batches.following import follow
 from headrace.gateway.core.batches.leases import detach, end_leases, forgettable, renew

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.gateway.core.base.errors import ModeMismatch, OlderCheckpoint, SinkAbsent, SinkFailed, Superseded
-from headrace.gateway.core.batches.deciding import decide, send_decisions
+from headrace.gateway.core.batches.decisions import decide, send_decisions
 from headrace.gateway.core.batches.runs import check_current, check_open
 from headrace.gateway.core.batches.stages import note_vote, note_vote_begun
 from headrace.gateway.core.sinks import Part, Sink, SinkSession, Transaction

@@ -14,7 +14,7 @@ _GATEWAY = (
     ("headrace.gateway.core.intake", "gateway in"),
     ("headrace.gateway.core.streams", "gateway in"),
     ("headrace.gateway.core.batches.reading", "fetch"),
-    ("headrace.gateway.core.batches.deciding", "sink"),
+    ("headrace.gateway.core.batches.decisions", "sink"),
     ("headrace.gateway.core.batches.delivering", "sink"),
     ("headrace.gateway.core.batches", "plan"),
     ("headrace.gateway.services.engine:EngineService.Fetch", "fetch"),

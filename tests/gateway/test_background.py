@@ -7,7 +7,7 @@ from tests.captured_logs import capture_logs
 from tests.gateway.wire import serve
 
 from headrace.contract import clock
-from headrace.gateway import Limits, lasting
+from headrace.gateway import Limits, background
 from headrace.gateway.core import Gateway, housekeeping, run_housekeeping
 from headrace.gateway.core.pipelines.pipeline import Pipeline
 from headrace.gateway.own_faults import MAX_COUNT, OwnFaultKind, OwnFaults
@@ -18,7 +18,7 @@ DEADLINE_S = 60.0
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that has failed is done again at once."""
-    monkeypatch.setattr(lasting, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(background, "FIRST_WAIT_S", 0.0)
 
 
 async def test_work_that_fails_is_done_again_and_is_a_fault_meanwhile() -> None:
@@ -33,7 +33,7 @@ async def test_work_that_fails_is_done_again_and_is_a_fault_meanwhile() -> None:
             raise ValueError(f"error {begun}")
 
     with capture_logs() as lines:
-        await lasting.lasting("looking", work, faults)
+        await background.lasting("looking", work, faults)
     assert begun == 4
     assert seen == [[], *([f"looking has failed: ValueError: error {n}"] for n in (1, 2, 3))]
     assert [line["work"] for line in lines if line["log_level"] == "error"] == ["looking"] * 3
@@ -47,7 +47,7 @@ async def test_work_ends_when_it_is_cancelled() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(lasting.lasting("waiting", work, OwnFaults()))
+    task = asyncio.create_task(background.lasting("waiting", work, OwnFaults()))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

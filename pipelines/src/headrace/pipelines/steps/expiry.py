@@ -13,7 +13,7 @@ from headrace.pipelines.steps.due import due_of
 from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.running import Running
 from headrace.pipelines.steps.step import OnError, StepPass
-from headrace.pipelines.steps.timed_state import TimedState, TimedStateClass
+from headrace.pipelines.steps.timers import TimedState, TimedStateClass
 
 
 @dataclass(frozen=True, eq=False)
