@@ -163,7 +163,7 @@ async def test_the_graph_keeps_its_edges_when_connectors_leave(page: Page) -> No
         await page.goto(f"http://{http}/?view=graph")
         await expect(page.locator("path.edge")).to_have_count(2)
         await source.close()
-        await expect(page.locator(".node").filter(has_text="connector orders-0")).to_contain_text("no session")
+        await expect(page.locator(".node").filter(has_text="connector orders-0")).to_contain_text("its session has ended")
         await expect(page.locator("path.edge")).to_have_count(2)
         await reader.close()
 

@@ -105,7 +105,7 @@ class Host:
         self._sent += 1
 
     def until_shown(self) -> Counter[str]:
-        """What the sink shows once it shows the last count."""
+        """The counts that the sink shows, once it shows the last one."""
         deadline = time.monotonic() + DEADLINE_S
         while f"tea {self._sent}" not in (shown := self._shown()):
             assert self._service is not None
@@ -155,6 +155,6 @@ def test_a_running_deployment_is_upgraded_and_goes_back_by_the_commands_of_the_p
 
     host.follow(rollback)
     host.send()
-    # What has come since the backup is processed again, and is shown again, as the page says.
+    # Messages that arrived after the backup are processed again, as the page says, and their counts are shown again.
     assert host.until_shown() == {"tea 1": 1, "tea 2": 2, "tea 3": 1}
     assert host.version() == OLD

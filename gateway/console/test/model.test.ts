@@ -11,6 +11,7 @@ import { graph } from "../src/model/graph";
 import { History } from "../src/model/history";
 import { replaying, sourcesToReplay, supervisedBy, unconnected } from "../src/model/supervised";
 import { cursor, place } from "../src/model/position";
+import { steps } from "../src/model/plots";
 import { line, shownAs } from "../src/model/preview";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
 import type { Batch, Pipeline, Session, Status, Stream } from "../src/model/documents";
@@ -416,5 +417,18 @@ describe("previews", () => {
 
   it("fit on a line", () => {
     expect([line(null), line(of("k", "k")), line(of(null, "\xff")).slice(0, 8)]).toEqual(["null", "k", "0000  ff"]);
+  });
+});
+
+describe("the lines of a plot", () => {
+  it("are at round numbers in the unit of the values", () => {
+    expect(steps(bytes).map(bytes).slice(9, 13)).toEqual(["512 B", "1.0 KiB", "2.0 KiB", "4.0 KiB"]);
+    const shown = steps(duration).map(duration);
+    for (const text of ["100 ms", "1.0 s", "30 s", "1m 00s"]) expect(shown).toContain(text);
+    for (const format of [bytes, duration, rate]) {
+      const found = steps(format);
+      expect(found).toEqual(found.toSorted((a, b) => a - b));
+      expect(new Set(found).size).toBe(found.length);
+    }
   });
 });

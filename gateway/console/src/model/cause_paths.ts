@@ -4,8 +4,8 @@ import { isFault } from "./causes";
 import type { Problem } from "./documents";
 
 export interface CausePaths {
-  /** The nodes where something began. */
-  roots: Set<string>;
+  /** The nodes where something began, each with its first cause. */
+  roots: Map<string, string>;
   /** The edges between them and what they degrade, as "FROM>TO". */
   edges: Set<string>;
 }
@@ -20,7 +20,7 @@ export function causePaths(
   edges: [from: string, to: string][],
   nodeOf: (part: string) => string | undefined,
 ): CausePaths {
-  const found: CausePaths = { roots: new Set(), edges: new Set() };
+  const found: CausePaths = { roots: new Map(), edges: new Set() };
   const next = new Map<string, { node: string; edge: string }[]>();
   const add = (node: string, other: string, edge: string): void => {
     next.set(node, [...(next.get(node) ?? []), { node: other, edge }]);
@@ -33,7 +33,8 @@ export function causePaths(
     if (!isFault(problem)) continue;
     const [root, part] = [nodeOf(problem.root), nodeOf(problem.part)];
     if (root === undefined) continue;
-    found.roots.add(root);
+    // A part that waits has the cause of its root.
+    if (!found.roots.has(root)) found.roots.set(root, problem.cause);
     if (part !== undefined && part !== root) for (const edge of path(next, part, root)) found.edges.add(edge);
   }
   return found;

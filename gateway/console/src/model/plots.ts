@@ -22,6 +22,19 @@ interface Kind<Field extends HistoryField> {
   fields: Partial<Record<Field, string>>;
 }
 
+const DECIMAL = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((one) => one * 10 ** (power - 3))).flat();
+const BINARY = Array.from({ length: 51 }, (_, power) => 2 ** power);
+const DURATIONS = [
+  ...DECIMAL.filter((ms) => ms <= 10_000),
+  ...[20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200].map((seconds) => seconds * 1000),
+  ...Array.from({ length: 10 }, (_, power) => 86_400_000 * 2 ** power),
+];
+
+/** The distances between lines of a plot that are round numbers in the units in which its values are shown. */
+export function steps(format: (value: number) => string): number[] {
+  return format === bytes ? BINARY : format === duration ? DURATIONS : DECIMAL;
+}
+
 const MESSAGES = (value: number): string => count(Math.round(value));
 
 type Common = HistoryFields["gateway"] & HistoryFields["stream"];

@@ -2,7 +2,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { clockTime } from "../model/format";
-import type { PlotLine } from "../model/plots";
+import { steps, type PlotLine } from "../model/plots";
 
 const HEIGHT = 150;
 const DASHES: number[][] = [[], [6, 4], [2, 3]];
@@ -144,7 +144,13 @@ function newPlot(element: HTMLDivElement, names: string[], shown: { current: Sho
           space: 80,
           size: 30,
         },
-        { ...axis, size: 74, values: (_, ticks) => ticks.map((tick) => shown.current.format(tick)), space: 34 },
+        {
+          ...axis,
+          size: 74,
+          values: (_, ticks) => ticks.map((tick) => shown.current.format(tick)),
+          space: 34,
+          incrs: () => steps(shown.current.format),
+        },
       ],
       series: [
         {},

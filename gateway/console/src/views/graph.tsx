@@ -14,6 +14,8 @@ import { useNarrow } from "../parts/narrow";
 
 const WIDTH = 266;
 const HEAD = 83;
+/** How much higher the node of a first cause is, in which three more lines tell it. */
+const CAUSE = 51;
 const STEP = 17;
 const COLUMNS = ["Sources", "Streams", "Pipelines", "Sinks"];
 const SHOWN = 60;
@@ -58,7 +60,7 @@ function Lists({ columns, causes }: { columns: Node[][]; causes: CausePaths }) {
       <h2>{COLUMNS[column]}</h2>
       {nodes.map((node) => (
         <div key={node.id} className={classOf(node, causes)}>
-          <Box node={node} isCause={causes.roots.has(node.id)} />
+          <Box node={node} cause={causes.roots.get(node.id)} />
         </div>
       ))}
     </section>
@@ -76,7 +78,7 @@ function Drawing({ nodes, edges, causes }: DrawingProps) {
     id: node.id,
     layer: node.column,
     width: WIDTH,
-    height: HEAD + Math.min(node.steps.length, SHOWN_STEPS + 1) * STEP,
+    height: HEAD + (causes.roots.has(node.id) ? CAUSE : 0) + Math.min(node.steps.length, SHOWN_STEPS + 1) * STEP,
   }));
   // Numbers change each second, and places only if the parts do.
   const shape = JSON.stringify([boxes, edges]);
@@ -118,7 +120,7 @@ function Drawing({ nodes, edges, causes }: DrawingProps) {
                 className={classOf(node, causes)}
                 style={{ left: place.x, top: place.y, width: WIDTH, height: place.height }}
               >
-                <Box node={node} isCause={causes.roots.has(node.id)} />
+                <Box node={node} cause={causes.roots.get(node.id)} />
               </div>
             ) : null;
           })}
@@ -142,7 +144,7 @@ function line(a: Place, b: Place): string {
   return `M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
 }
 
-function Box({ node, isCause }: { node: Node; isCause: boolean }) {
+function Box({ node, cause }: { node: Node; cause: string | undefined }) {
   const lagName = node.column === 0 ? "in flight" : node.column === 3 ? "pending" : "lag";
   const steps = node.steps.slice(0, SHOWN_STEPS);
   return (
@@ -161,8 +163,8 @@ function Box({ node, isCause }: { node: Node; isCause: boolean }) {
           <span className="muted">{lagName}</span> {count(node.lag)}
         </span>
       </div>
-      <div className="pressure" title={node.pressure}>
-        {isCause && <span className="tag bad">first cause</span>} {node.pressure}
+      <div className="pressure" title={cause ?? node.pressure}>
+        {cause !== undefined && <span className="tag bad">first cause</span>} {cause ?? node.pressure}
       </div>
       {steps.length > 0 && (
         <ol className="steps" aria-label={`Steps of ${node.name}`}>
