@@ -265,7 +265,8 @@ class States(Outputs[T_co]):
             update: Returns the accumulator with another value.
             output: Returns the result for a key, an accumulator and None.
             ttl: The event time without a value after which a key's aggregate is removed, as for `stateful`.
-            clock_ttl: The same by the clock: after the micro-batch of the last value, by when micro-batches were planned.
+            clock_ttl: The same by the clock: after the micro-batch of the last value, by when micro-batches were planned. A value
+                in the micro-batch in which the aggregate would be removed still counts, also after an outage.
             name: The step's name, which also identifies its states in the checkpoint.
             on_error: The policy for values for which a function raises.
 

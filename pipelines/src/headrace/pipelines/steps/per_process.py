@@ -33,7 +33,7 @@ class PerProcess(Generic[T]):
 
     Args:
         setup: Returns it. If it raises, the query fails, whatever `on_error` says.
-        teardown: Called with it before the process ends in order, so not after a kill.
+        teardown: Called with it, on another thread, before the process ends in order, so not after a kill.
 
     Raises:
         GraphError: A parameter is not a function that can be called so.

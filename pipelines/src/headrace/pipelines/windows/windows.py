@@ -149,7 +149,8 @@ def count_window(values: int, *, ttl: timedelta | str | None = None, clock_ttl: 
         values: The number of values, at least 1.
         ttl: The event time without a value of the key after which an incomplete window produces its result: a timedelta, or text
             such as "1 hour". By default, it waits for more values.
-        clock_ttl: The same by the clock: after the micro-batch of the last value, by when micro-batches were planned.
+        clock_ttl: The same by the clock: after the micro-batch of the last value, by when micro-batches were planned. A value
+            in the micro-batch in which the window would end is in it, also after an outage.
 
     Raises:
         GraphError: `values` is not a whole number, or less than 1, a duration is not positive, or both are given.
