@@ -1,5 +1,6 @@
 """The output of a stage: converts the result of a pass to rows, for the buckets of the next shuffle and for sinks."""
 
+import pickle
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from headrace.engine.applications.stages.blocks import Block, Messages, blocks_b
 from headrace.engine.applications.stages.packed import HEADERS, Packed, PackedHeaders
 from headrace.engine.applications.stages.plan import COUNTS, BlockRow, Plan
 from headrace.engine.applications.states.keys import buckets_of
+from headrace.pipelines import StepError
 from headrace.pipelines.runtime import (
     NO_TIME,
     Column,
@@ -26,6 +28,7 @@ from headrace.pipelines.runtime import (
     first_time,
     in_order,
     prefix_maxima,
+    text_of,
 )
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -105,14 +108,36 @@ class StageOutput:
         count = self._plan.buckets
         stream = elements.origin.stream
         if self._plan.graph.is_for_every_bucket(key_by):
-            first, packed = int(block.messages.sequences[0]), block.pack()
+            first, packed = int(block.messages.sequences[0]), self._packed(key_by, block, stream)
             for each in self._plan.bucket_ids:
                 yield BlockRow(each, key_by, stream, first, len(keys), packed, branch=branch)
             return
         for bucket, part in blocks_by_bucket(block, buckets_of(keys, count), count):
-            rows = len(part.keys or ())
+            rows, packed = len(part.keys or ()), self._packed(key_by, part, stream)
             first = int(part.messages.sequences[0])
-            yield BlockRow(self._plan.bucket_ids[bucket], key_by, stream, first, rows, part.pack(), branch=branch)
+            yield BlockRow(self._plan.bucket_ids[bucket], key_by, stream, first, rows, packed, branch=branch)
+
+    def _packed(self, key_by: int, block: Block, stream: str) -> bytes:
+        """A block as bytes.
+
+        Raises:
+            StepError: A value cannot be sent to another process, whatever the policy is: no function has raised.
+        """
+        try:
+            return block.pack()
+        except Exception as error:
+            for index, value in enumerate(block.values or ()):
+                try:
+                    pickle.dumps(value, 5)
+                except Exception as reason:
+                    key = "" if block.keys is None else f", key {block.keys[index]!r}"
+                    sequence = int(block.messages.sequences[index if block.at is None else block.at[index]])
+                    raise StepError(
+                        f"pipeline {self._plan.graph.name}, step {self._plan.graph.steps[key_by].name}{key}, stream {stream}, "
+                        f"sequence {sequence}: {type(reason).__name__}: {text_of(reason)}. Such a value cannot go to another "
+                        "process, as all do behind key_by: let the function before return plain data"
+                    ) from error
+            raise
 
     def _block(self, key_by: int, elements: Elements, keys: Sequence[Key], messages: Messages | None) -> Block:
         again = elements.decoded_by is not None
