@@ -11,7 +11,7 @@ from tests.sdk.processes import DEADLINE_S
 
 from headrace.protocol.v1 import engine_pb2, engine_pb2_grpc, sink_pb2
 from headrace.protocol.v1.frame_pb2 import Position
-from headrace.sdk import decode_frame
+from headrace.sdk import Message, decode_frame
 
 T = TypeVar("T")
 
@@ -25,12 +25,26 @@ class Reader:
         self._engine = Engine(gateway, streams=stream)
         self._stream = stream
         self._committed: dict[str, Position] = {}
-        self.values: list[bytes] = []
+        self.messages: list[Message] = []
+
+    @property
+    def values(self) -> list[bytes]:
+        """The values of the committed messages."""
+        return [message.value or b"" for message in self.messages]
+
+    @property
+    def committed(self) -> Position:
+        """The position that is in the checkpoint."""
+        return self._committed.get(self._stream, Position())
 
     async def read(self, count: int) -> None:
         """Runs micro-batches until it has committed `count` messages."""
+        await self.read_until(lambda: len(self.messages) >= count)
+
+    async def read_until(self, enough: Callable[[], bool]) -> None:
+        """Runs micro-batches until it has committed enough."""
         async with asyncio.timeout(DEADLINE_S):
-            while len(self.values) < count:
+            while not enough():
                 try:
                     await self._batch()
                 except grpc.aio.AioRpcError as error:
@@ -60,7 +74,7 @@ class Reader:
             messages = [message for found in frames for message in decode_frame(found)]
             # Messages before the start of an epoch are in another one.
             first = start.sequence if start is not None and start.epoch == part.end.epoch else -1
-            self.values += [m.value or b"" for m in messages if first < (m.sequence or 0) <= part.end.sequence]
+            self.messages += [m for m in messages if first < (m.sequence or 0) <= part.end.sequence]
             self._committed[self._stream] = part.end
 
 

@@ -122,3 +122,11 @@ def file_plugin(bridge: list[str], tmp_path_factory: pytest.TempPathFactory) -> 
     for jar in (REPOSITORY / "org" / "apache" / "kafka" / "connect-file").rglob("*.jar"):
         shutil.copy(jar, folder)
     return folder.parent
+
+
+@pytest.fixture(scope="session")
+def debezium(toolchain: Toolchain, bridge: list[str]) -> list[str]:
+    """The command that has headrace find the preset for Debezium, with its jars."""
+    fetched = toolchain.build(BRIDGE / "presets" / "debezium-postgresql", "package")
+    assert fetched.returncode == 0, fetched.stdout
+    return bridge

@@ -17,15 +17,16 @@ public final class Bridge {
   /**
    * The program of the manifests.
    *
-   * @param arguments what to do: {@code run}, {@code check} or {@code describe}
+   * @param arguments what to do: {@code run}, {@code check} or {@code describe}; and the preset, if
+   *     it is for one
    */
   public static void main(String[] arguments) {
     System.exit(code(arguments));
   }
 
   private static int code(String[] arguments) {
-    String verb = arguments.length == 1 ? arguments[0] : "";
-    String parameters = System.getenv(Options.VARIABLE);
+    String verb = arguments.length > 0 ? arguments[0] : "";
+    String parameters = System.getenv(Parameters.VARIABLE);
     if (parameters == null || !verb.matches("run|check|describe")) {
       System.err.println(
           "Error: use headrace connector run kafka-connect, and check; describe prints the properties of the connector");
@@ -36,7 +37,8 @@ public final class Bridge {
       LOG.setLevel(Level.OFF);
     }
     try {
-      Options options = Options.of(parameters);
+      Parameters given = Parameters.of(parameters);
+      Options options = arguments.length > 1 ? Options.of(arguments[1], given) : Options.of(given);
       switch (verb) {
         case "run" -> {
           return run(options);

@@ -1,10 +1,8 @@
 package io.headrace.kafkaconnect;
 
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 
 /**
@@ -31,14 +29,8 @@ record Options(
     boolean forgetPartitions,
     BadRecords badRecords) {
 
-  /** The variable that contains the parameters. */
-  static final String VARIABLE = "HEADRACE_PARAMETERS";
-
-  /** The parameters of the manifest {@code kafka-connect}. */
-  @SuppressWarnings("unchecked")
-  static Options of(String json) {
-    Parameters given =
-        new Parameters((Map<String, Object>) Offsets.parsed(json.getBytes(StandardCharsets.UTF_8)));
+  /** Of the manifest {@code kafka-connect}: the properties are in a file. */
+  static Options of(Parameters given) {
     List<Path> folders = given.list("plugin_path").stream().map(Path::of).toList();
     PluginPath plugins = PluginPath.of(folders);
     ConnectorFile file = ConnectorFile.read(Path.of(given.text("config")), plugins);
@@ -46,6 +38,12 @@ record Options(
       plugins = PluginPath.of(file.list("plugin.path").stream().map(Path::of).toList());
     }
     return of(given, plugins, file);
+  }
+
+  /** Of the manifest of a preset: the properties are made of its parameters. */
+  static Options of(String preset, Parameters given) {
+    PluginPath plugins = PluginPath.of(List.of(Preset.plugin(preset)));
+    return of(given, plugins, ConnectorFile.of(Preset.properties(preset, given), plugins));
   }
 
   private static Options of(Parameters given, PluginPath plugins, ConnectorFile file) {
@@ -56,7 +54,7 @@ record Options(
         file,
         Replay.of(given.text("replay"), file.connectorClass()),
         given.number("memory").longValue(),
-        Duration.ofMillis(Math.round(1000 * given.number("complete_after").doubleValue())),
+        Duration.ofMillis(given.millis("complete_after")),
         given.list("silent_topics"),
         given.flag("forget_partitions"),
         badRecords(source, given, file));
@@ -80,27 +78,5 @@ record Options(
         policy == BadRecords.Policy.DEAD_LETTER
             ? folder.map(path -> new DeadLetters(path, source))
             : Optional.empty());
-  }
-
-  /** Values by the names of parameters. */
-  private record Parameters(Map<String, Object> values) {
-    String text(String name) {
-      Object value = values.get(name);
-      return value == null ? null : value.toString();
-    }
-
-    Number number(String name) {
-      return (Number) values.get(name);
-    }
-
-    boolean flag(String name) {
-      return Boolean.TRUE.equals(values.get(name));
-    }
-
-    @SuppressWarnings("unchecked")
-    List<String> list(String name) {
-      Object value = values.get(name);
-      return value == null ? List.of() : (List<String>) value;
-    }
   }
 }
