@@ -4,9 +4,25 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from tests.engine.remainders import broadcast
+from tests.engine.stages import frame
 from tests.engine.test_pipeline_checkpoints import run
 
 from headrace.engine import StoredStates, read_state, rescale
+from headrace.engine.applications.stages.plan import Plan
+from headrace.engine.applications.stages.source_stage import PIECE_BYTES, source_stage_rows
+from headrace.engine.applications.states.keys import bucket_ids
+from headrace.pipelines import Message, Pipeline
+
+
+def test_a_change_for_many_buckets_is_sent_in_pieces() -> None:
+    app = Pipeline("app")
+    rules = app.broadcast("r/*", decode=bytes)
+    app.source("l/*").key_by().map_with(rules, lambda value, rows: str(rows), name="seen").sink("out")
+    plan, large = Plan(app.graph, bucket_ids(40), "query", "run", 0), bytes(2**20)
+    batches = source_stage_rows(plan, [frame([Message(large, b"k", 1, "r/0", 1)])])
+    sizes = [(batch.nbytes, batch.num_rows) for batch in batches]
+    assert sum(rows for _, rows in sizes) >= 40
+    assert max(size for size, _ in sizes) < PIECE_BYTES + 2 * len(large), "the offsets of a column end at 2 GB"
 
 
 def wanted(numbers: range) -> list[bytes]:

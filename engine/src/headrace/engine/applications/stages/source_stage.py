@@ -68,9 +68,8 @@ def source_stage_rows(plan: Plan, frames: Iterable[Columns], now: int | None = N
     """
     record_calls(plan.calls)
     for piece in pieces(frames):
-        rows = list(rows_of_piece(plan, piece, now))
-        if rows:
-            yield record_batch_of(rows)
+        # A row for every bucket is there as often as there are buckets.
+        yield from batches_of(list(rows_of_piece(plan, piece, now)))
 
 
 def stream_end_rows(plan: Plan, ends: Ends) -> Iterator[pa.RecordBatch]:
