@@ -117,7 +117,7 @@ async def test_a_part_that_has_not_arrived_whole_has_failed(sink_gateway, attach
     session.end(id_, 3)
     failed = await session.next("failed")
     assert failed.part_id == id_
-    assert "2 messages of a part have arrived, but it has 3" in failed.reason
+    assert "a part has 3 messages, of which 2 arrived" in failed.reason
     await session.staged(part(0, attempt="b"), b"a", b"b", b"c")
 
 

@@ -162,7 +162,7 @@ def check_whole(arrived: int, messages: int) -> None:
         InvalidMessage: Messages are missing.
     """
     if arrived != messages:
-        raise InvalidMessage(f"a part has {messages}, but {counted(arrived, 'message', 'has')} arrived")
+        raise InvalidMessage(f"a part has {counted(messages, 'message')}, of which {arrived:,} arrived")
 
 
 def nothing() -> None:
