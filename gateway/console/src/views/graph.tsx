@@ -14,8 +14,9 @@ import { useNarrow } from "../parts/narrow";
 
 const WIDTH = 266;
 const HEAD = 83;
-/** How much higher the node of a first cause is, in which three more lines tell it. */
+/** How much higher the node of a first cause is that needs more than two lines: three more. */
 const CAUSE = 51;
+const FITS_TWO_LINES = 50;
 const STEP = 17;
 const COLUMNS = ["Sources", "Streams", "Pipelines", "Sinks"];
 const SHOWN = 60;
@@ -78,7 +79,7 @@ function Drawing({ nodes, edges, causes }: DrawingProps) {
     id: node.id,
     layer: node.column,
     width: WIDTH,
-    height: HEAD + (causes.roots.has(node.id) ? CAUSE : 0) + Math.min(node.steps.length, SHOWN_STEPS + 1) * STEP,
+    height: HEAD + heightOfCause(causes.roots.get(node.id)) + Math.min(node.steps.length, SHOWN_STEPS + 1) * STEP,
   }));
   // Numbers change each second, and places only if the parts do.
   const shape = JSON.stringify([boxes, edges]);
@@ -128,6 +129,10 @@ function Drawing({ nodes, edges, causes }: DrawingProps) {
       </div>
     </div>
   );
+}
+
+function heightOfCause(cause: string | undefined): number {
+  return cause !== undefined && cause.length > FITS_TWO_LINES ? CAUSE : 0;
 }
 
 function isCause(causes: CausePaths, [from, to]: [string, string]): boolean {
