@@ -29,11 +29,12 @@ pytest_plugins = ["tests.scratch", "tests.call_status", "tests.brokers.plugin", 
 # A shell has what it runs in the background ignore SIGINT, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The machine is shared: how long one example takes says nothing.
-hypothesis.settings.register_profile("tests", deadline=None)
+# The machine is shared: how long one example takes, or its input, says nothing.
+_any_time = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("tests", _any_time)
 # For `make check` and `make test`: `make test-all` has more examples.
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
-hypothesis.settings.register_profile("sample", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("quick", _any_time, max_examples=20)
+hypothesis.settings.register_profile("sample", _any_time, max_examples=50)
 hypothesis.settings.load_profile("tests")
 
 
