@@ -87,8 +87,12 @@ final class Offsets {
   /** What identifies a source partition, whatever the order of its keys; one may have no name. */
   static String key(Map<String, ?> partition) {
     check("partition", partition);
-    byte[] json = json(partition == null ? Map.of() : new TreeMap<>(partition));
-    return new String(json, StandardCharsets.UTF_8);
+    return spelled(partition == null ? Map.of() : partition);
+  }
+
+  /** A map as text, the same whatever the order of its keys, and whatever type a number has. */
+  static String spelled(Map<String, ?> map) {
+    return new String(json(new TreeMap<>(map)), StandardCharsets.UTF_8);
   }
 
   /** Refuses what JSON would not give back as it was. Connect allows only primitive values, too. */

@@ -9,14 +9,14 @@ import java.util.Map;
  * which only a part was read. Only a connector that always returns the same may have them left out.
  */
 final class Repeats {
-  private final Map<String, Map<String, ?>> resumed = new HashMap<>();
+  private final Map<String, String> resumed = new HashMap<>();
   private final Map<String, Alike> begun;
 
   /** The first records of an offset. */
   record Alike(Map<String, ?> offset, int records) {}
 
   Repeats(Offsets resumed, Map<String, Alike> begun) {
-    resumed.forEach((key, offset) -> this.resumed.put(key, offset.offset()));
+    resumed.forEach((key, offset) -> this.resumed.put(key, Offsets.spelled(offset.offset())));
     this.begun = new HashMap<>(begun);
   }
 
@@ -29,12 +29,17 @@ final class Repeats {
     if (offset == null || Entry.isOfSnapshot(offset)) {
       return false; // a snapshot begins again, in any order
     }
-    if (offset.equals(resumed.get(partition))) {
+    if (!resumed.containsKey(partition) && !begun.containsKey(partition)) {
+      return false;
+    }
+    // An offset that was in a cursor has other types of numbers.
+    String spelled = Offsets.spelled(offset);
+    if (spelled.equals(resumed.get(partition))) {
       return true;
     }
     resumed.remove(partition);
     Alike alike = begun.remove(partition);
-    if (alike == null || !offset.equals(alike.offset)) {
+    if (alike == null || !spelled.equals(Offsets.spelled(alike.offset))) {
       return false;
     }
     if (alike.records > 1) {

@@ -62,4 +62,17 @@ final class SuccessorsTest {
     assertFalse(repeats.isNext(key, Map.of("at", 2L)));
     assertFalse(repeats.isNext(key, Map.of("at", 1L)));
   }
+
+  @Test
+  void whatATaskReturnsAgainIsKnownAlsoByAnOffsetThatWasInACursor() {
+    Map<String, Object> offset = Map.of("at", 1, "of", 2.5f, "file", "x");
+    Offsets offsets = new Offsets();
+    offsets.put(key, null, offset);
+    Cursor cursor = Cursor.decoded(new Cursor(1, 1, 1, true, false, offsets).encoded());
+    assertEquals(1, cursor.offsets().size());
+    cursor.offsets().forEach((partition, at) -> offsets.put(key, Map.of(), at.offset()));
+    Repeats repeats = new Repeats(offsets, Map.of());
+    assertTrue(repeats.isNext(key, offset));
+    assertFalse(repeats.isNext(key, Map.of("at", 2, "of", 2.5f, "file", "x")));
+  }
 }
