@@ -18,6 +18,7 @@ def mapped_async(
     builder: GraphBuilder,
     number: int,
     function: Any,
+    *,
     concurrency: int,
     timeout: timedelta | str,
     retries: int,
