@@ -30,6 +30,7 @@ final class TaskRunner implements Runnable {
   private final UnreadMetrics metrics = new UnreadMetrics();
   private final Thread thread;
   private volatile boolean stopping;
+  private volatile boolean abandoned;
   private volatile boolean started;
   private volatile Throwable failure;
 
@@ -108,6 +109,9 @@ final class TaskRunner implements Runnable {
   }
 
   private void append(SourceRecord record) throws InterruptedException, IOException {
+    if (abandoned) {
+      return; // the log may have begun anew, and another task reads the same
+    }
     if (repeats.isNext(Offsets.key(record.sourcePartition()), record.sourceOffset())) {
       return;
     }
@@ -153,6 +157,7 @@ final class TaskRunner implements Runnable {
       thread.join(millis);
     }
     if (thread.isAlive()) {
+      abandoned = true;
       LOG.warn("{}: poll() does not return, and is abandoned", name);
     }
   }
