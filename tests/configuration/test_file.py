@@ -1,12 +1,15 @@
 """The one loader of configuration files: the gateway, connectors and deployments report the same mistake in the same words."""
 
+import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from headrace.configuration import ConfigurationError, ConfigurationFile, Flag, Size
+from headrace.configuration import ConfigurationError, ConfigurationFile, Duration, Flag, Size
+from headrace.configuration.validation import MAX_DURATION_S
 from headrace.connectors.configuration import load_connector
 from headrace.deploy import load_deployment
 from headrace.gateway import load_config
@@ -154,3 +157,21 @@ def test_a_secret_is_the_value_of_one_variable_and_never_in_the_file(tmp_path: P
         '7: write number = "${VARIABLE}": the file must not contain secrets',
     ]
     assert "s3cret" not in str(caught.value)
+
+
+class Waits(BaseModel):
+    wait_seconds: Duration = 0.0
+
+
+@pytest.mark.parametrize("value", ["1e308", "4e9", "4000000000", '"60000 days"'])
+def test_a_duration_is_one_that_clocks_and_threads_take(tmp_path: Path, value: str) -> None:
+    (tmp_path / "c.toml").write_text(f"wait_seconds = {value}")
+    reading = ConfigurationFile(tmp_path / "c.toml", {}, None)
+    reading.take(Waits, reading.table())
+    with pytest.raises(ConfigurationError, match=r"wait_seconds: .* is too long; a duration has at most 100 years"):
+        reading.check()
+
+
+def test_the_longest_duration_is_one_that_a_thread_waits_for() -> None:
+    assert threading.TIMEOUT_MAX > MAX_DURATION_S
+    assert timedelta.max.total_seconds() > MAX_DURATION_S

@@ -1,5 +1,6 @@
 """Validates values against a model, whose fields may be sizes and durations. The messages state what to write instead."""
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, get_args
@@ -104,11 +105,18 @@ def _size(value: object) -> object:
         raise PydanticCustomError("headrace", "{message}", {"message": str(error)}) from None
 
 
+MAX_DURATION_S = 100 * 365 * 86_400
+"""The longest duration in a file, in seconds: clocks, sockets and threads take no much longer one."""
+
+
 def _duration(value: object) -> object:
     try:
-        return parse_duration(value).total_seconds() if isinstance(value, str) else value
+        seconds = parse_duration(value).total_seconds() if isinstance(value, str) else value
     except UnitError as error:
         raise PydanticCustomError("headrace", "{message}", {"message": str(error)}) from None
+    if isinstance(seconds, int | float) and MAX_DURATION_S < seconds < math.inf:
+        raise PydanticCustomError("headrace", "{message}", {"message": f"{value} is too long; a duration has at most 100 years"})
+    return seconds
 
 
 Size = Annotated[int, BeforeValidator(_size), Field(json_schema_extra={"format": "size"})]
