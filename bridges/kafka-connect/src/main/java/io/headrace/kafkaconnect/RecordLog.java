@@ -8,6 +8,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.BooleanSupplier;
 import java.util.function.LongSupplier;
 
 /**
@@ -130,10 +131,17 @@ final class RecordLog {
     return replay == Replay.EXACT ? successors.repeats() : Repeats.none();
   }
 
-  /** Adds a record; waits while too much is unacknowledged. */
-  synchronized void append(Entry entry) throws InterruptedException {
-    while (weight > limit && !closed) {
+  /**
+   * Adds a record; waits while too much is unacknowledged.
+   *
+   * @param stopped whether its task is stopped: the next one reads the record again
+   */
+  synchronized void append(Entry entry, BooleanSupplier stopped) throws InterruptedException {
+    while (weight > limit && !closed && !stopped.getAsBoolean()) {
       wait();
+    }
+    if (stopped.getAsBoolean()) {
+      return;
     }
     entry.order = ++order;
     entry.appended = nanos.getAsLong();
@@ -385,6 +393,11 @@ final class RecordLog {
   private boolean isConfirmed() {
     Entry first = unconfirmed.peek();
     return first != null && (replay == Replay.QUEUE || first.order <= confirmedOrder);
+  }
+
+  /** A task is stopped, and need not wait. */
+  synchronized void taskStopped() {
+    notifyAll();
   }
 
   /** Lets nobody wait any more. */

@@ -30,7 +30,6 @@ final class TaskRunner implements Runnable {
   private final UnreadMetrics metrics = new UnreadMetrics();
   private final Thread thread;
   private volatile boolean stopping;
-  private volatile boolean abandoned;
   private volatile boolean started;
   private volatile Throwable failure;
 
@@ -109,14 +108,14 @@ final class TaskRunner implements Runnable {
   }
 
   private void append(SourceRecord record) throws InterruptedException, IOException {
-    if (abandoned) {
-      return; // the log may have begun anew, and another task reads the same
+    if (stopping) {
+      return; // the next task reads it
     }
     if (repeats.isNext(Offsets.key(record.sourcePartition()), record.sourceOffset())) {
       return;
     }
     Optional<Content> content = conversion.of(record);
-    log.append(Entry.of(this, record, content));
+    log.append(Entry.of(this, record, content), () -> stopping);
   }
 
   /** Why it has ended, if it was not stopped. */
@@ -146,19 +145,19 @@ final class TaskRunner implements Runnable {
 
   void stop() {
     stopping = true;
+    log.taskStopped();
   }
 
-  /** Waits until it has stopped; interrupts a poll that does not return. */
+  /** Waits until it has stopped; interrupts a poll, or a converter, that does not return. */
   void join(long millis) throws InterruptedException {
     thread.join(millis);
     if (thread.isAlive()) {
-      LOG.warn("{}: poll() does not return, and is interrupted", name);
+      LOG.warn("{}: it does not return, and is interrupted", name);
       thread.interrupt();
       thread.join(millis);
     }
     if (thread.isAlive()) {
-      abandoned = true;
-      LOG.warn("{}: poll() does not return, and is abandoned", name);
+      LOG.warn("{}: it does not return, and is abandoned", name);
     }
   }
 

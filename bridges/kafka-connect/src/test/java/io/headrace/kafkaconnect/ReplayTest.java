@@ -174,7 +174,7 @@ final class ReplayTest {
           continue;
         }
         boolean sent = !silent.contains(record.value());
-        log.append(sent ? Recorded.entry(record) : Recorded.dropped(record));
+        log.append(sent ? Recorded.entry(record) : Recorded.dropped(record), () -> false);
       }
     }
 

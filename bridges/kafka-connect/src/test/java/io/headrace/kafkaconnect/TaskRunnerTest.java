@@ -1,39 +1,53 @@
 package io.headrace.kafkaconnect;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
+import org.apache.kafka.connect.storage.StringConverter;
 import org.junit.jupiter.api.Test;
 
 final class TaskRunnerTest {
-  /** Returns a record when it is told, whoever interrupts it before. */
+  private static final int DEADLINE = 60;
+
+  /** Returns only when it is told, whoever interrupts it before, as libraries do for a server. */
+  private static final class Gate {
+    final CountDownLatch reached = new CountDownLatch(1);
+    final CountDownLatch open = new CountDownLatch(1);
+
+    void pass() {
+      reached.countDown();
+      while (open.getCount() > 0) {
+        try {
+          open.await();
+        } catch (InterruptedException error) {
+          // It waits for the server.
+        }
+      }
+    }
+  }
+
+  /** Returns one record after the other. */
   private static final class Late extends SourceTask {
-    final CountDownLatch polls = new CountDownLatch(1);
-    final CountDownLatch returns = new CountDownLatch(1);
+    final Gate gate = new Gate();
     final CountDownLatch stopped = new CountDownLatch(1);
+    private final Map<String, Integer> offset = Map.of("at", 1);
 
     @Override
     public void start(Map<String, String> settings) {}
 
     @Override
     public List<SourceRecord> poll() {
-      polls.countDown();
-      while (returns.getCount() > 0) {
-        try {
-          returns.await();
-        } catch (InterruptedException error) {
-          // as libraries do that wait for a server
-        }
-      }
+      gate.pass();
       return List.of(
-          new SourceRecord(
-              Map.of("table", "a"), Map.of("at", 1), "t", Schema.STRING_SCHEMA, "late"));
+          new SourceRecord(Map.of("table", "a"), offset, "t", Schema.STRING_SCHEMA, "late"));
     }
 
     @Override
@@ -47,31 +61,70 @@ final class TaskRunnerTest {
     }
   }
 
-  @Test
-  void whatATaskReturnsOnceItIsAbandonedIsLeftOut() throws Exception {
+  /** Asks a registry that answers late. */
+  public static final class LateConverter extends StringConverter {
+    static volatile Gate gate;
+
+    @Override
+    public byte[] fromConnectData(String topic, Schema schema, Object value) {
+      gate.pass();
+      return super.fromConnectData(topic, schema, value);
+    }
+  }
+
+  private final Late task = new Late();
+  private RecordLog log;
+
+  private TaskRunner started(Class<?> converter, long limit) {
     PluginPath plugins = PluginPath.of(List.of());
     Map<String, String> properties =
         Map.of(
-            "connector.class",
-            HostTest.Counter.class.getName(),
-            "value.converter",
-            "org.apache.kafka.connect.storage.StringConverter");
+            "connector.class", HostTest.Counter.class.getName(),
+            "value.converter", converter.getName());
     BadRecords bad = new BadRecords(BadRecords.Policy.FAIL, Optional.empty());
     Conversion conversion =
         new Conversion(ConnectorFile.of(properties, plugins), plugins, List.of(), bad);
-    RecordLog log = new RecordLog(Replay.SAFE, 1 << 20, Long.MAX_VALUE / 2, () -> 0, () -> 1);
+    log = new RecordLog(Replay.SAFE, limit, Long.MAX_VALUE / 2, () -> 0, () -> 1);
     log.reset(Optional.empty());
-    Late task = new Late();
     ClassLoader loader = getClass().getClassLoader();
     TaskRunner runner =
         new TaskRunner(
             "late", task, Map.of(), loader, conversion, log, Repeats.none(), waits -> {});
     runner.start();
-    task.polls.await();
+    return runner;
+  }
+
+  private void assertNothingComesAfter(TaskRunner runner, Gate gate) throws Exception {
+    assertTrue(gate.reached.await(DEADLINE, TimeUnit.SECONDS));
     runner.stop();
     runner.join(1);
-    task.returns.countDown();
-    task.stopped.await();
+    gate.open.countDown();
+    assertTrue(task.stopped.await(DEADLINE, TimeUnit.SECONDS));
     assertEquals(0, log.size());
+  }
+
+  @Test
+  void whatATaskReturnsOnceItIsAbandonedIsLeftOut() throws Exception {
+    assertNothingComesAfter(started(StringConverter.class, 1 << 20), task.gate);
+  }
+
+  @Test
+  void whatAConverterReturnsOnceItsTaskIsAbandonedIsLeftOut() throws Exception {
+    task.gate.open.countDown();
+    LateConverter.gate = new Gate();
+    assertNothingComesAfter(started(LateConverter.class, 1 << 20), LateConverter.gate);
+  }
+
+  @Test
+  void aTaskThatWaitsForMemoryStopsAtOnce() throws Exception {
+    task.gate.open.countDown();
+    TaskRunner runner = started(StringConverter.class, 1);
+    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(DEADLINE);
+    while (log.size() == 0) {
+      assertTrue(System.nanoTime() < deadline);
+      Thread.onSpinWait();
+    }
+    runner.stop();
+    assertTrue(task.stopped.await(DEADLINE, TimeUnit.SECONDS), "nobody interrupts it");
   }
 }
