@@ -22,7 +22,7 @@ def test_a_query_calls_once_the_name_is_known(names: Callable[[str], Names], mon
 
         def call() -> bool:
             try:
-                AdminServiceStub(connection.channel()).GetStatus(pb.GetStatusRequest(), timeout=5)
+                AdminServiceStub(connection.channel()).GetStatus(pb.GetStatusRequest(), timeout=60)
             except grpc.RpcError as error:
                 to_error(error, connection)
                 return False
