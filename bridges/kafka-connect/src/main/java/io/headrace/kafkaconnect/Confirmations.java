@@ -48,8 +48,8 @@ final class Confirmations implements Runnable, AutoCloseable {
         (task, records) -> {
           try {
             task.confirm(records);
-          } catch (Exception error) {
-            LOG.warn("{}: it was told of {} records: {}", task.name(), records.size(), error);
+          } catch (Throwable error) { // whatever it is, others must be told
+            LOG.warn("{}: it was told of {} records", task.name(), records.size(), error);
           }
         });
   }

@@ -135,12 +135,19 @@ final class TaskRunner implements Runnable {
     Plugin.within(
         thread.getContextClassLoader(),
         () -> {
-          for (SourceRecord record : records) {
-            task.commitRecord(record, null);
-          }
+          records.forEach(this::confirm);
           task.commit();
           return null;
         });
+  }
+
+  /** Tells the task of one record. It may fail at it, and must still learn of the others. */
+  private void confirm(SourceRecord record) {
+    try {
+      task.commitRecord(record, null);
+    } catch (Throwable error) { // whatever it is, as for commit()
+      LOG.warn("{}: commitRecord() of {} failed", name, record.sourceOffset(), error);
+    }
   }
 
   void stop() {

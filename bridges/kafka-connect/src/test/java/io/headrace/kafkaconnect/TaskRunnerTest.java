@@ -6,8 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
@@ -38,6 +41,7 @@ final class TaskRunnerTest {
   private static final class Late extends SourceTask {
     final Gate gate = new Gate();
     final CountDownLatch stopped = new CountDownLatch(1);
+    final List<Object> told = new CopyOnWriteArrayList<>();
     private final Map<String, Integer> offset = Map.of("at", 1);
 
     @Override
@@ -48,6 +52,20 @@ final class TaskRunnerTest {
       gate.pass();
       return List.of(
           new SourceRecord(Map.of("table", "a"), offset, "t", Schema.STRING_SCHEMA, "late"));
+    }
+
+    @Override
+    public void commitRecord(SourceRecord record, RecordMetadata metadata) {
+      told.add(record.value());
+      if (record.value().equals("record 0")) {
+        throw new NoClassDefFoundError("com/example/Absent");
+      }
+    }
+
+    @Override
+    public void commit() {
+      told.add("commit");
+      throw new NoClassDefFoundError("com/example/Absent");
     }
 
     @Override
@@ -73,6 +91,7 @@ final class TaskRunnerTest {
   }
 
   private final Late task = new Late();
+  private Replay replay = Replay.SAFE;
   private RecordLog log;
 
   private TaskRunner started(Class<?> converter, long limit) {
@@ -84,7 +103,7 @@ final class TaskRunnerTest {
     BadRecords bad = new BadRecords(BadRecords.Policy.FAIL, Optional.empty());
     Conversion conversion =
         new Conversion(ConnectorFile.of(properties, plugins), plugins, List.of(), bad);
-    log = new RecordLog(Replay.SAFE, limit, Long.MAX_VALUE / 2, () -> 0, () -> 1);
+    log = new RecordLog(replay, limit, Long.MAX_VALUE / 2, () -> 0, () -> 1);
     log.reset(Optional.empty());
     ClassLoader loader = getClass().getClassLoader();
     TaskRunner runner =
@@ -116,14 +135,39 @@ final class TaskRunnerTest {
   }
 
   @Test
-  void aTaskThatWaitsForMemoryStopsAtOnce() throws Exception {
+  void aTaskThatFailsWhenItIsToldOfARecordLearnsOfTheOthers() throws Exception {
+    replay = Replay.QUEUE;
+    TaskRunner runner = started(StringConverter.class, 1 << 20);
+    assertTrue(task.gate.reached.await(DEADLINE, TimeUnit.SECONDS));
+    for (int at = 0; at < 3; at++) {
+      SourceRecord record = Recorded.record("a", at, "record " + at);
+      log.append(Entry.of(runner, record, Optional.empty()), () -> false);
+    }
+    try (Confirmations confirmations = new Confirmations(log)) {
+      confirmations.start();
+      until(() -> task.told.contains("commit"));
+      assertEquals(List.of("record 0", "record 1", "record 2", "commit"), task.told);
+      log.append(
+          Entry.of(runner, Recorded.record("a", 3, "record 3"), Optional.empty()), () -> false);
+      until(() -> task.told.contains("record 3"));
+    }
+    runner.stop();
     task.gate.open.countDown();
-    TaskRunner runner = started(StringConverter.class, 1);
+  }
+
+  private static void until(BooleanSupplier holds) {
     long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(DEADLINE);
-    while (log.size() == 0) {
+    while (!holds.getAsBoolean()) {
       assertTrue(System.nanoTime() < deadline);
       Thread.onSpinWait();
     }
+  }
+
+  @Test
+  void aTaskThatWaitsForMemoryStopsAtOnce() throws Exception {
+    task.gate.open.countDown();
+    TaskRunner runner = started(StringConverter.class, 1);
+    until(() -> log.size() > 0);
     runner.stop();
     assertTrue(task.stopped.await(DEADLINE, TimeUnit.SECONDS), "nobody interrupts it");
   }
