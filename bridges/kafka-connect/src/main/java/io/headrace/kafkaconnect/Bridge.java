@@ -64,7 +64,7 @@ public final class Bridge {
             options.completeAfter().toNanos(),
             System::nanoTime,
             ThreadLocalRandom.current()::nextLong);
-    Host host = new Host(options, log, System::nanoTime);
+    Host host = new Host(options, log, System::nanoTime, Host.STOP_MILLIS);
     BridgeSource source = new BridgeSource(options, log, options.badRecords(), host);
     return Connector.run(source, Settings.fromEnvironment());
   }

@@ -25,11 +25,14 @@ import org.slf4j.LoggerFactory;
  */
 final class Host implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Host.class);
-  private static final long STOP_MILLIS = 10_000;
+
+  /** How long a task or a connector may take to stop. */
+  static final long STOP_MILLIS = 10_000;
 
   private final Options options;
   private final RecordLog log;
   private final LongSupplier nanos;
+  private final long stopMillis;
   private final ClassLoader loader;
   private final Confirmations confirmations;
   private final Restarts restarts = new Restarts();
@@ -40,15 +43,18 @@ final class Host implements AutoCloseable {
   private volatile Reporter reporter;
   private String reported = "";
   private Optional<SourceConnector> connector = Optional.empty();
+  private Context context = new Context();
   private List<TaskRunner> tasks = List.of();
+  private List<Map<String, String>> configured = List.of();
   private Repeats repeats = Repeats.none();
   private boolean wanted;
   private long startAt;
 
-  Host(Options options, RecordLog log, LongSupplier nanos) {
+  Host(Options options, RecordLog log, LongSupplier nanos, long stopMillis) {
     this.options = options;
     this.log = log;
     this.nanos = nanos;
+    this.stopMillis = stopMillis;
     this.loader = options.plugins().loaderOf(options.file().connectorClass());
     SourceConnector made = make();
     this.version = "%s %s".formatted(made.getClass().getSimpleName(), made.version());
@@ -108,10 +114,33 @@ final class Host implements AutoCloseable {
       }
     }
     if (reconfigure.getAndSet(false)) {
-      // What the tasks have read until then is in the log, and the new ones begin after it.
-      stopTasks();
-      repeats = log.repeats();
-      startTasks(connector.get());
+      unlessItFails(() -> reconfigure(connector.get()));
+    }
+  }
+
+  /** A connector may ask at each look at its system: as in Connect, only a change has an effect. */
+  private void reconfigure(SourceConnector running) throws Exception {
+    List<Map<String, String>> wanted = configurations(running);
+    if (wanted.equals(configured)) {
+      return;
+    }
+    // What the tasks have read until then is in the log, and the new ones begin after it.
+    stopTasks();
+    repeats = log.repeats();
+    startTasks(running, wanted);
+  }
+
+  private interface Attempt {
+    void run() throws Exception;
+  }
+
+  private void unlessItFails(Attempt attempt) throws Exception {
+    try {
+      attempt.run();
+    } catch (ConfigException error) {
+      throw error;
+    } catch (Exception error) {
+      failed("the connector", error);
     }
   }
 
@@ -120,25 +149,28 @@ final class Host implements AutoCloseable {
     reconfigure.set(false);
     SourceConnector made = make();
     connector = Optional.of(made);
-    try {
-      Plugin.within(
-          loader,
-          () -> {
-            made.initialize(new Context());
-            made.start(options.file().all());
-            return null;
-          });
-      startTasks(made);
-    } catch (ConfigException error) {
-      throw error;
-    } catch (Exception error) {
-      failed("the connector", error);
-    }
+    context = new Context();
+    unlessItFails(
+        () -> {
+          Plugin.within(
+              loader,
+              () -> {
+                made.initialize(context);
+                made.start(options.file().all());
+                return null;
+              });
+          startTasks(made, configurations(made));
+        });
   }
 
-  private void startTasks(SourceConnector made) throws Exception {
-    List<Map<String, String>> configurations =
+  private List<Map<String, String>> configurations(SourceConnector made) throws Exception {
+    List<Map<String, String>> given =
         Plugin.within(loader, () -> made.taskConfigs(options.file().mostTasks()));
+    return given.stream().<Map<String, String>>map(HashMap::new).toList();
+  }
+
+  private void startTasks(SourceConnector made, List<Map<String, String>> configurations)
+      throws Exception {
     if (configurations.size() > 1 && options.replay() == Replay.EXACT) {
       throw new ConfigException(
           "replay: exact: %d tasks return their records in any order: set tasks.max to 1, or replay to safe"
@@ -149,6 +181,7 @@ final class Host implements AutoCloseable {
       runners.add(task(made.taskClass(), configuration, runners.size()));
     }
     tasks = List.copyOf(runners);
+    configured = configurations;
     tasks.forEach(TaskRunner::start);
     LOG.info("started with {} tasks", tasks.size());
   }
@@ -202,7 +235,7 @@ final class Host implements AutoCloseable {
   private void stopTasks() throws InterruptedException {
     tasks.forEach(TaskRunner::stop);
     for (TaskRunner task : tasks) {
-      task.join(STOP_MILLIS);
+      task.join(stopMillis);
     }
     tasks = List.of();
   }
@@ -212,16 +245,31 @@ final class Host implements AutoCloseable {
     if (connector.isPresent()) {
       SourceConnector running = connector.get();
       connector = Optional.empty();
-      try {
-        Plugin.within(
-            loader,
+      context.over = true;
+      raised.set(null);
+      stop(running);
+    }
+  }
+
+  /** On a thread of its own: a connector may wait for its system without end. */
+  private void stop(SourceConnector running) throws InterruptedException {
+    Thread thread =
+        new Thread(
             () -> {
-              running.stop();
-              return null;
-            });
-      } catch (Exception error) {
-        LOG.warn("stopping the connector", error);
-      }
+              try {
+                running.stop();
+              } catch (Throwable error) { // whatever it is, the next one can start
+                LOG.warn("stopping the connector", error);
+              }
+            },
+            "stop of " + options.source());
+    thread.setContextClassLoader(loader);
+    thread.setDaemon(true);
+    thread.start();
+    thread.join(stopMillis);
+    if (thread.isAlive()) {
+      LOG.warn("the connector: stop() does not return, and is abandoned");
+      thread.interrupt();
     }
   }
 
@@ -235,14 +283,21 @@ final class Host implements AutoCloseable {
   }
 
   private final class Context implements SourceConnectorContext {
+    /** A thread of a connector may outlive it, and does not speak for the next one. */
+    private volatile boolean over;
+
     @Override
     public void requestTaskReconfiguration() {
-      reconfigure.set(true);
+      if (!over) {
+        reconfigure.set(true);
+      }
     }
 
     @Override
     public void raiseError(Exception error) {
-      raised.compareAndSet(null, error);
+      if (!over) {
+        raised.compareAndSet(null, error);
+      }
     }
 
     @Override

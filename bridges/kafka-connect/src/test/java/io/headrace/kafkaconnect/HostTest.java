@@ -1,6 +1,7 @@
 package io.headrace.kafkaconnect;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -12,6 +13,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
@@ -28,16 +31,24 @@ final class HostTest {
 
   private final AtomicLong now = new AtomicLong();
   private final List<String> reports = new CopyOnWriteArrayList<>();
+  private long stopMillis = Host.STOP_MILLIS;
   private RecordLog log;
   private Host host;
 
   /** Counts, and fails at numbers that it is told. */
   public static final class Counter extends SourceConnector {
     static volatile Counter last;
+    static volatile CountDownLatch stops = new CountDownLatch(0);
+    volatile boolean absent;
+    volatile String column = "";
     private Map<String, String> settings;
 
     void reconfigure() {
       context().requestTaskReconfiguration();
+    }
+
+    void raise() {
+      context().raiseError(new IllegalStateException("the monitor fails"));
     }
 
     @Override
@@ -53,17 +64,27 @@ final class HostTest {
 
     @Override
     public List<Map<String, String>> taskConfigs(int most) {
+      if (absent) {
+        throw new IllegalStateException("the catalogue is absent");
+      }
       List<Map<String, String>> configurations = new ArrayList<>();
       for (int task = 0; task < most; task++) {
         Map<String, String> one = new java.util.HashMap<>(settings);
         one.put("table", "t" + task);
+        one.put("column", column);
         configurations.add(one);
       }
       return configurations;
     }
 
     @Override
-    public void stop() {}
+    public void stop() {
+      try {
+        stops.await();
+      } catch (InterruptedException error) {
+        Thread.currentThread().interrupt();
+      }
+    }
 
     @Override
     public ConfigDef config() {
@@ -79,11 +100,13 @@ final class HostTest {
   /** A task of it. */
   public static final class CounterTask extends SourceTask {
     static volatile long failAt;
+    static final AtomicInteger STARTS = new AtomicInteger();
     private String table;
     private long at;
 
     @Override
     public void start(Map<String, String> settings) {
+      STARTS.incrementAndGet();
       table = settings.get("table");
       Map<String, Object> offset = context.offsetStorageReader().offset(Map.of("table", table));
       at = offset == null ? 0 : (Long) offset.get("at");
@@ -135,7 +158,7 @@ final class HostTest {
             new BadRecords(BadRecords.Policy.FAIL, Optional.empty()));
     AtomicLong runs = new AtomicLong();
     log = new RecordLog(replay, 1 << 20, Long.MAX_VALUE / 2, now::get, runs::incrementAndGet);
-    host = new Host(options, log, now::get);
+    host = new Host(options, log, now::get, stopMillis);
     host.reportTo(
         new Reporter() {
           @Override
@@ -160,6 +183,7 @@ final class HostTest {
   @AfterEach
   void stop() throws Exception {
     CounterTask.failAt = 0;
+    Counter.stops.countDown();
     if (host != null) {
       host.close();
     }
@@ -200,9 +224,63 @@ final class HostTest {
   void newTasksContinueAfterWhatTheOldOnesHaveRead() throws Exception {
     start(Replay.SAFE, 2);
     until(10);
+    Counter.last.column = "price";
     Counter.last.reconfigure();
     until(60);
     assertEquals(60, values().stream().distinct().count());
+  }
+
+  @Test
+  void aConnectorThatAsksForTheSameTasksKeepsThem() throws Exception {
+    CounterTask.STARTS.set(0);
+    start(Replay.SAFE, 2);
+    until(60);
+    for (int times = 0; times < 10; times++) {
+      Counter.last.reconfigure();
+      host.attend();
+    }
+    host.close();
+    assertEquals(2, CounterTask.STARTS.get());
+  }
+
+  @Test
+  void aConnectorThatCannotConfigureItsTasksStartsAgain() throws Exception {
+    start(Replay.EXACT, 1);
+    until(10);
+    Counter before = Counter.last;
+    before.absent = true;
+    before.reconfigure();
+    untilAnotherOneRuns(before);
+    until(30);
+    assertEquals(30, values().stream().distinct().count());
+    assertEquals(30, values().size());
+    assertTrue(reports.stream().anyMatch(text -> text.contains("the catalogue is absent")));
+  }
+
+  @Test
+  void aConnectorWhoseStopDoesNotReturnIsAbandonedAndHasNoSayInTheNextOne() throws Exception {
+    stopMillis = 1;
+    Counter.stops = new CountDownLatch(1);
+    start(Replay.EXACT, 1);
+    until(10);
+    Counter before = Counter.last;
+    before.raise();
+    untilAnotherOneRuns(before);
+    Counter next = Counter.last;
+    before.raise();
+    host.attend();
+    until(30);
+    assertSame(next, Counter.last);
+  }
+
+  private void untilAnotherOneRuns(Counter before) throws Exception {
+    long deadline = System.nanoTime() + DEADLINE;
+    while (Counter.last == before) {
+      assertTrue(System.nanoTime() < deadline, () -> "it does not start again: " + reports);
+      host.attend();
+      now.addAndGet(Duration.ofMillis(500).toNanos());
+      Thread.sleep(1);
+    }
   }
 
   @Test
