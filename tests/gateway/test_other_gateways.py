@@ -86,6 +86,34 @@ async def test_an_attach_that_arrives_twice_does_not_take_a_run_back() -> None:
         await source.close()
 
 
+async def test_a_run_is_not_known_from_an_attach_that_another_gateway_has_answered_before() -> None:
+    """The run has committed there since, which it tells with its next Attach only."""
+    async with serve() as (_, address), attached(address, None) as engine:
+        source = await opened(address, source_pb2.SOURCE_KIND_REPLAYABLE)
+        assert not (await source.expect("stream_opened")).HasField("resume")
+        with pytest.raises(grpc.aio.AioRpcError, match="was at another gateway since then; attach it again") as refused:
+            await engine.plan(follows=4, wait_ms=0)
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        engine.who.attachment = 2
+        await engine.attach({"orders/0": 7})
+        assert (await source.expect("ack")).streams[0].position.sequence == 7
+        await source.send(frame=numbered(1, 8, 1))
+        assert (await engine.plan_until("orders/0", 8)).end.sequence == 8
+        await engine.plan({"orders/0": 8}, follows=engine.plans, wait_ms=0)
+        await source.close()
+
+
+async def test_a_plan_that_was_under_way_for_long_takes_no_positions_from_a_run_that_has_attached_since() -> None:
+    async with serve() as (_, address), attached(address, None) as engine:
+        engine.who.attachment = 2
+        await engine.attach({"orders/0": 20})
+        engine.who.attachment = 1
+        with pytest.raises(grpc.aio.AioRpcError, match="was at another gateway since then"):
+            await engine.plan(follows=4, wait_ms=0)
+        committed = (await engine.status()).pipelines[0].committed
+        assert [at.position.sequence for at in committed] == [20]
+
+
 @pytest.mark.parametrize("run", [1, 2])
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_what_a_checkpoint_has_dropped_elsewhere_is_not_read_again(run: int, *, is_gone: bool) -> None:

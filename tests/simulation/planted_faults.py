@@ -335,6 +335,15 @@ SINK_SIDE = (
         first=227,
     ),
     _fault(
+        "knows a run from an Attach that another gateway has answered before",
+        f"{CORE}.batches.checkpoints:check_follows",
+        "follows > pipeline.plan_number",
+        "False",
+        "gateways",
+        1,
+        first=500_009_190,
+    ),
+    _fault(
         "judges by the late Hello of a killed sink what its successor holds",
         f"{SINKS}.votes:Votes._newly_lost",
         "if not session.heartbeat.proves_life:",

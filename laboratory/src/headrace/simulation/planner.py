@@ -37,6 +37,8 @@ class Planner:
         """How many times it has attached."""
         self._calls = 0
         """How many times it has called Plan."""
+        self._answered = 0
+        """The last of these calls that was answered since it has attached."""
         self._known: dict[str, Position] = {}
         """The committed positions that the gateway knows."""
         self._retry = Retry(engine, MAX_PAUSE_S)
@@ -137,10 +139,11 @@ class Planner:
             max_messages=self._engine.conditions.max_messages,
             wait_ms=PLAN_WAIT_MS,
             number=self._calls,
+            follows=self._answered,
         )
         self._repeat("Plan", request, pb.PlanResponse)
         response = await ask(self._engine.network, "Plan", request, pb.PlanResponse, CALL_TIMEOUT_S + PLAN_WAIT_MS / 1000)
-        self._known = dict(offset.streams)
+        self._known, self._answered = dict(offset.streams), self._calls
         return response
 
     async def _attach(self, committed: Mapping[str, Position], planned: Mapping[str, Position]) -> None:
@@ -155,7 +158,7 @@ class Planner:
         )
         self._repeat("Attach", request, pb.AttachResponse)
         response = await ask(self._engine.network, "Attach", request, pb.AttachResponse, CALL_TIMEOUT_S)
-        self._attached, self._known = True, dict(committed)
+        self._attached, self._known, self._answered = True, dict(committed), 0
         if response.lease_ms and self._renewing is None:
             self._renewing = asyncio.create_task(self._renew(response.lease_ms / 4000))
 

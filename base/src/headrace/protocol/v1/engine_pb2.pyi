@@ -227,6 +227,7 @@ class PlanRequest(_message.Message):
     AWAITS_STREAMS_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
+    FOLLOWS_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
     """The maximum number of messages of the batch, over all streams; absent means that the gateway decides."""
     max_bytes: _builtins.int
@@ -248,6 +249,11 @@ class PlanRequest(_message.Message):
     """The number of this call among all calls of Plan that the run has sent, to any gateway: the first one has 1, and a call that is
     sent again has the next number. A call with a lower number than the gateway knows is late, changes nothing, and ends with
     NOT_FOUND. Absent or 0: the run does not count them.
+    """
+    follows: _builtins.int
+    """The number of the last Plan that was answered since the run has attached; absent or 0 if none was. A gateway that has not
+    answered it knows the run from an Attach that was late, and not what was committed since: it forgets what it knows of the
+    run's positions, and the call ends with NOT_FOUND.
     """
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
@@ -290,10 +296,11 @@ class PlanRequest(_message.Message):
         awaits_streams: _builtins.bool = ...,
         awaited: _abc.Iterable[_builtins.str] | None = ...,
         number: _builtins.int = ...,
+        follows: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "number", b"number", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "follows", b"follows", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "number", b"number", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015

@@ -60,6 +60,8 @@ class Planner:
         self._last_end: dict[str, Any] | None = None
         self._calls = 0
         """How many times it has called Plan."""
+        self._answered = 0
+        """The last of these calls that was answered since it has attached."""
         self._parsed: list[tuple[dict[str, Any], Offset]] = []
         """The last offsets: with many streams, parsing them again takes longer than comparing the documents."""
         self._sizes: dict[str, int] = {}
@@ -255,6 +257,7 @@ class Planner:
             max_bytes=max_bytes,
             wait_ms=PLAN_WAIT_MS,
             number=self._calls,
+            follows=self._answered,
         )
         try:
             response = self._connection.stub().Plan(
@@ -262,7 +265,7 @@ class Planner:
             )
         except grpc.RpcError as error:
             raise to_error(error, self._connection) from None
-        self._committed = dict(offset.streams)
+        self._committed, self._answered = dict(offset.streams), self._calls
         return response
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
@@ -288,7 +291,7 @@ class Planner:
             response = self._connection.stub().Attach(request, timeout=CALL_TIMEOUT_S, metadata=self._connection.metadata)
         except grpc.RpcError as error:
             raise to_error(error, self._connection) from None
-        self._attached, self._committed = True, dict(committed)
+        self._attached, self._committed, self._answered = True, dict(committed), 0
         self._lease.start(response.lease_ms)
 
     @property

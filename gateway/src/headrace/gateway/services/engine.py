@@ -19,6 +19,7 @@ from headrace.gateway.core.batches import (
     adopt,
     all_ended,
     attach,
+    check_follows,
     check_is_last_plan,
     check_not_late,
     check_reads,
@@ -91,6 +92,7 @@ class EngineService(EngineServiceServicer):
         if pipeline.planner is not None:
             pipeline.planner.heard(context.peer())
         check_is_last_plan(pipeline, request.number)
+        check_follows(pipeline, request.follows, request.pipeline.attachment)
         committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
         commit(self._gateway, pipeline, committed, request.ended)
         pipeline.plan_number = request.number

@@ -4,6 +4,7 @@ from headrace.gateway.core.batches.available_now import exhausted, has_waited_fo
 from headrace.gateway.core.batches.checkpoints import (
     adopt,
     attach,
+    check_follows,
     check_is_last_plan,
     check_not_late,
     check_reads,
@@ -29,6 +30,7 @@ __all__ = [
     "attach",
     "attach_sink",
     "begin_transaction",
+    "check_follows",
     "check_is_last_plan",
     "check_newer",
     "check_not_late",

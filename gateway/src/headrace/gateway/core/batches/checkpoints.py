@@ -86,6 +86,23 @@ def check_is_last_plan(pipeline: Pipeline, number: int) -> None:
         raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} has asked for a plan again since it sent this")
 
 
+def check_follows(pipeline: Pipeline, follows: int, attachment: int) -> None:
+    """Checks that the last Plan that was answered since the run has attached was answered here.
+
+    Args:
+        pipeline: The pipeline.
+        follows: The number of that Plan; 0 if none was answered.
+        attachment: How many times the run had attached when it sent this.
+
+    Raises:
+        UnknownPipeline: it was not, so the run may have committed elsewhere since the Attach that this gateway has received.
+    """
+    if follows > pipeline.plan_number:
+        if attachment == pipeline.attachment:
+            pipeline.forget_positions()
+        raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} was at another gateway since then; attach it again")
+
+
 def check_reads(pipeline: Pipeline, streams: Iterable[str]) -> None:
     """Checks that a pipeline names only streams that its patterns cover.
 
