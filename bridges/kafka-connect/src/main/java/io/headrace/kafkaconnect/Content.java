@@ -27,6 +27,9 @@ record Content(byte[] key, byte[] value, Long timestamp, List<Header> headers) {
     for (byte[] part : new byte[][] {key, value}) {
       sum += part == null ? 0 : part.length;
     }
+    for (Header header : headers) {
+      sum += header.name().length() + (header.value() == null ? 0 : header.value().length);
+    }
     return sum;
   }
 }

@@ -9,7 +9,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 /** A record of a task in the {@link RecordLog}, or a marker. Guarded by the lock of the log. */
 final class Entry {
   /** Objects of a record that are not counted by the bytes of its key and value. */
-  private static final long OVERHEAD = 1000;
+  static final long OVERHEAD = 1000;
 
   private final Object task;
   private final SourceRecord record;
@@ -124,6 +124,10 @@ final class Entry {
         && partition.equals(other.partition)
         && offset() != null
         && Objects.equals(offset(), other.offset());
+  }
+
+  boolean isOfPartitionOf(Entry other) {
+    return partition.equals(other.partition);
   }
 
   /** Whether the connector would begin a snapshot again, rather than continue after this record. */

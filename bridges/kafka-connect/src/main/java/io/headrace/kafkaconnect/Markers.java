@@ -36,6 +36,11 @@ final class Markers {
     waiting = false;
   }
 
+  /** Whether a batch may be read again that lacks a message. */
+  boolean isWaiting() {
+    return waiting;
+  }
+
   /**
    * How many are due where the records that are read again may be others, and fewer.
    *

@@ -1,13 +1,14 @@
 package io.headrace.kafkaconnect;
 
 import io.headrace.sdk.Position;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Deque;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.function.BooleanSupplier;
 import java.util.function.LongSupplier;
 
@@ -47,7 +48,10 @@ final class RecordLog {
   private long barrier;
 
   /** Acknowledged, in order, but by no cursor that covers them; of equal offsets, the last one. */
-  private final Deque<Entry> unconfirmed = new ArrayDeque<>();
+  private final TreeMap<Long, Entry> unconfirmed = new TreeMap<>();
+
+  /** The last one of each partition that was not sent, if it is among them. */
+  private final Map<String, Entry> unsent = new HashMap<>();
 
   private long confirmedOrder;
   private boolean closed;
@@ -99,6 +103,7 @@ final class RecordLog {
     barrier = same && cursor.barrier() && cursor.sequence() == arrived() ? arrived() : 0;
     released = 0;
     unconfirmed.clear();
+    unsent.clear();
     notifyAll();
   }
 
@@ -211,13 +216,12 @@ final class RecordLog {
     if (before.after.isEmpty()) {
       before.after = new ArrayList<>();
     }
-    Entry last = before.after.isEmpty() ? null : before.after.get(before.after.size() - 1);
-    // Many heartbeats may follow one record: the last one says all.
-    if (last != null && replay != Replay.QUEUE && last.partition().equals(entry.partition())) {
-      before.after.set(before.after.size() - 1, entry);
-    } else {
-      before.after.add(entry);
+    // A transform may drop millions after one record: the last one of each partition says all.
+    if (replay != Replay.QUEUE && before.after.removeIf(entry::isOfPartitionOf)) {
+      weight -= Entry.OVERHEAD;
     }
+    before.after.add(entry);
+    weight += Entry.OVERHEAD;
   }
 
   private void completed(Entry entry) {
@@ -319,7 +323,9 @@ final class RecordLog {
       giveUpBarrier();
       return true;
     }
-    if (weight > limit || !allSent || (exact && !point.isWhole())) {
+    // A batch that is read again may want more messages than there is memory for.
+    boolean full = weight > limit && !markers.isWaiting();
+    if (full || !allSent || (exact && !point.isWhole())) {
       return false;
     }
     boolean untold = !waits && replay != Replay.QUEUE && point.order() > confirmedOrder;
@@ -350,7 +356,7 @@ final class RecordLog {
   private void release() {
     while (!ring.isEmpty() && ring.first() <= released) {
       Entry entry = ring.removeFirst();
-      weight -= entry.weight();
+      weight -= entry.weight() + entry.after.size() * Entry.OVERHEAD;
       send(entry);
       acknowledge(entry);
       entry.after.forEach(this::acknowledge);
@@ -370,11 +376,25 @@ final class RecordLog {
     if (entry.isMarker()) {
       return;
     }
-    Entry last = unconfirmed.peekLast();
-    if (replay != Replay.QUEUE && last != null && last.isBeside(entry)) {
-      unconfirmed.pollLast();
+    if (replay != Replay.QUEUE) {
+      Map.Entry<Long, Entry> last = unconfirmed.lastEntry();
+      if (last != null && last.getValue().isBeside(entry)) {
+        unconfirmed.remove(last.getKey());
+      }
+      forgetUnsent(entry);
     }
-    unconfirmed.add(entry);
+    unconfirmed.put(entry.order, entry);
+  }
+
+  /** Of the records of a partition that were not sent, the last one says all. */
+  private void forgetUnsent(Entry entry) {
+    Entry before =
+        entry.content().isEmpty()
+            ? unsent.put(entry.partition(), entry)
+            : unsent.remove(entry.partition());
+    if (before != null) {
+      unconfirmed.remove(before.order);
+    }
   }
 
   /** Takes the records that their tasks may be told of; waits a moment for some, or not at all. */
@@ -385,14 +405,16 @@ final class RecordLog {
     }
     List<Entry> found = new ArrayList<>();
     while (isConfirmed()) {
-      found.add(unconfirmed.poll());
+      Entry entry = unconfirmed.pollFirstEntry().getValue();
+      unsent.remove(entry.partition(), entry);
+      found.add(entry);
     }
     return found;
   }
 
   private boolean isConfirmed() {
-    Entry first = unconfirmed.peek();
-    return first != null && (replay == Replay.QUEUE || first.order <= confirmedOrder);
+    return !unconfirmed.isEmpty()
+        && (replay == Replay.QUEUE || unconfirmed.firstKey() <= confirmedOrder);
   }
 
   /** A task is stopped, and need not wait. */

@@ -1,0 +1,109 @@
+package io.headrace.kafkaconnect;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.headrace.sdk.Header;
+import io.headrace.sdk.Position;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.junit.jupiter.api.Test;
+
+final class RecordLogTest {
+  private static final int MANY = 1000;
+  private static final long LIMIT = 100 * Entry.OVERHEAD;
+
+  private final AtomicLong now = new AtomicLong();
+
+  private RecordLog log(Replay replay) {
+    RecordLog log = new RecordLog(replay, LIMIT, Long.MAX_VALUE / 2, now::get, () -> 1);
+    log.reset(Optional.empty());
+    return log;
+  }
+
+  private static void drop(RecordLog log) throws InterruptedException {
+    for (int at = 0; at < MANY; at++) {
+      String table = at % 2 == 0 ? "a" : "b";
+      log.append(Recorded.dropped(Recorded.record(table, at, "dropped")), () -> false);
+    }
+  }
+
+  private static void acknowledge(RecordLog log) {
+    log.acknowledge(
+        Position.of(1, new Cursor(1, 1, MANY + 1, false, false, new Offsets()).encoded()));
+  }
+
+  @Test
+  void manyRecordsThatAreDroppedBehindOneTakeNoMoreMemoryThanTheLastOnes() throws Exception {
+    RecordLog log = log(Replay.SAFE);
+    log.append(Recorded.entry(Recorded.record("a", -1, "sent")), () -> false);
+    drop(log);
+    acknowledge(log);
+    assertEquals(List.of(1L, MANY * 1L, MANY + 1L), orders(log));
+  }
+
+  @Test
+  void manyRecordsThatAreDroppedWhileNothingIsSentTakeNoMoreMemoryThanTheLastOnes()
+      throws Exception {
+    RecordLog log = log(Replay.EXACT);
+    drop(log);
+    acknowledge(log);
+    assertEquals(List.of(MANY - 1L, MANY * 1L), orders(log));
+  }
+
+  private static List<Long> orders(RecordLog log) throws InterruptedException {
+    return log.takeConfirmed(0).stream().map(entry -> entry.order).toList();
+  }
+
+  @Test
+  void recordsOfAQueueThatAreDroppedCountUntilTheyAreConfirmed() throws Exception {
+    RecordLog log = log(Replay.QUEUE);
+    log.append(Recorded.entry(Recorded.record("a", -1, "sent")), () -> false);
+    Thread thread =
+        new Thread(
+            () -> {
+              try {
+                drop(log);
+              } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+              }
+            });
+    thread.setDaemon(true);
+    thread.start();
+    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+    while (thread.getState() != Thread.State.WAITING) {
+      assertNotEquals(Thread.State.TERMINATED, thread.getState(), "nothing bounds them");
+      assertTrue(System.nanoTime() < deadline);
+      Thread.onSpinWait();
+    }
+    acknowledge(log);
+    thread.join();
+    assertEquals(MANY + 1, orders(log).size());
+  }
+
+  @Test
+  void aBatchThatIsReadAgainEndsAlsoIfItsRecordsNeedMoreMemoryThanThereIs() throws Exception {
+    RecordLog log = log(Replay.SAFE);
+    Content large = new Content(null, new byte[(int) LIMIT], null, List.of());
+    Entry entry = Entry.of("task", Recorded.record("a", 1, "large"), Optional.of(large));
+    log.append(entry, () -> false);
+    log.send(entry);
+    assertFalse(log.mark());
+    now.addAndGet(TimeUnit.MINUTES.toNanos(1));
+    assertTrue(log.mark());
+    log.acknowledge(Position.of(2));
+    assertEquals(0, log.size());
+  }
+
+  @Test
+  void headersCountAsMuchAsValues() {
+    List<Header> headers = List.of(new Header("h", new byte[10_000]));
+    Content content = new Content(null, null, null, headers);
+    Entry entry = Entry.of("task", Recorded.record("a", 1, "v"), Optional.of(content));
+    assertTrue(entry.weight() > 20_000);
+  }
+}
