@@ -66,7 +66,7 @@ final class BridgeReader implements PartitionReader {
       }
       log.send(entry);
       read = entry.sequence;
-      if (entry.sequence > resumed) {
+      if (entry.sequence > resumed && !entry.isLeftOut()) {
         add(batch, entry);
         cutting = entry.endsFrame;
         last = entry;
@@ -103,8 +103,10 @@ final class BridgeReader implements PartitionReader {
 
   @Override
   public Unsendable unsendable(Message message, InvalidMessageException error) throws Exception {
-    return badRecords.takes(BadRecords.Bad.of(message), error.getMessage())
-        ? Unsendable.SKIP
-        : Unsendable.FAIL;
+    if (!badRecords.takes(BadRecords.Bad.of(message), error.getMessage())) {
+      return Unsendable.FAIL;
+    }
+    log.leaveOut(message.sequence());
+    return Unsendable.SKIP;
   }
 }

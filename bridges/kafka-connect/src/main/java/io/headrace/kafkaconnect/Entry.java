@@ -17,6 +17,7 @@ final class Entry {
   private final Optional<Content> content;
   private boolean complete;
   private boolean barrier;
+  private boolean leftOut;
 
   /** The message; for a record that is not sent, the message before. */
   long sequence;
@@ -76,6 +77,15 @@ final class Entry {
 
   void giveUpBarrier() {
     barrier = false;
+  }
+
+  /** It cannot be sent, and is skipped or a dead letter. */
+  void leaveOut() {
+    leftOut = true;
+  }
+
+  boolean isLeftOut() {
+    return leftOut;
   }
 
   boolean isBarrier() {

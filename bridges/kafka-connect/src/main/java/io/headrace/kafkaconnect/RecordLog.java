@@ -32,7 +32,11 @@ final class RecordLog {
   private Markers markers;
   private Optional<Position> resumed = Optional.empty();
   private boolean begun;
+
+  /** Everything up to here is acknowledged, or left out behind that. */
   private long released;
+
+  private long acknowledgedSequence;
 
   /** The source partitions whose last offset would begin a snapshot again. */
   private final Set<String> snapshotting = new HashSet<>();
@@ -102,6 +106,7 @@ final class RecordLog {
     inexact = same || position.isEmpty() ? 0 : last;
     barrier = same && cursor.barrier() && cursor.sequence() == arrived() ? arrived() : 0;
     released = 0;
+    acknowledgedSequence = 0;
     unconfirmed.clear();
     unsent.clear();
     notifyAll();
@@ -123,7 +128,7 @@ final class RecordLog {
 
   /** The last message that is acknowledged; 0 if none is since the log began. */
   synchronized long acknowledgedSequence() {
-    return released;
+    return acknowledgedSequence;
   }
 
   /** Where tasks begin that continue after the records in the log. */
@@ -343,6 +348,7 @@ final class RecordLog {
    * Releases what is acknowledged, and lets be confirmed what the cursor of the position covers.
    */
   synchronized void acknowledge(Position position) {
+    acknowledgedSequence = Math.max(acknowledgedSequence, position.sequence());
     released = Math.max(released, position.sequence());
     release();
     if (position.sequence() > arrived()) {
@@ -354,12 +360,26 @@ final class RecordLog {
 
   /** Forgets what is acknowledged, also if it is read again after that. */
   private void release() {
-    while (!ring.isEmpty() && ring.first() <= released) {
+    while (!ring.isEmpty() && (ring.first() <= released || isNextLeftOut())) {
       Entry entry = ring.removeFirst();
+      released = Math.max(released, entry.sequence);
       weight -= entry.weight() + entry.after.size() * Entry.OVERHEAD;
       send(entry);
       acknowledge(entry);
       entry.after.forEach(this::acknowledge);
+    }
+  }
+
+  private boolean isNextLeftOut() {
+    return ring.first() == released + 1 && ring.get(ring.first()).isLeftOut();
+  }
+
+  /** Leaves out a message that cannot be sent: nobody will acknowledge it. */
+  synchronized void leaveOut(long sequence) {
+    if (sequence >= ring.first() && sequence < ring.next()) {
+      ring.get(sequence).leaveOut();
+      release();
+      notifyAll();
     }
   }
 

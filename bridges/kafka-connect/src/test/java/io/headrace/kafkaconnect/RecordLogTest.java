@@ -6,9 +6,13 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.headrace.sdk.Header;
+import io.headrace.sdk.InvalidMessageException;
+import io.headrace.sdk.Message;
 import io.headrace.sdk.Position;
+import io.headrace.sdk.source.Unsendable;
 import java.util.List;
 import java.util.Optional;
+import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
@@ -97,6 +101,49 @@ final class RecordLogTest {
     assertTrue(log.mark());
     log.acknowledge(Position.of(2));
     assertEquals(0, log.size());
+  }
+
+  @Test
+  void aMessageThatCannotBeSentTakesNoMemoryOnceEverythingBeforeItIsAcknowledged()
+      throws Exception {
+    RecordLog log = log(Replay.SAFE);
+    BadRecords skip = new BadRecords(BadRecords.Policy.SKIP, Optional.empty());
+    BridgeReader reader = new BridgeReader(() -> {}, log, skip, 0, false, 0);
+    log.append(Recorded.entry(Recorded.record("a", 1, "small")), () -> false);
+    Content large = new Content(null, new byte[(int) LIMIT], null, List.of());
+    log.append(Entry.of("task", Recorded.record("a", 2, "large"), Optional.of(large)), () -> false);
+    reader.read(new Pipeline(new Random(1)).batch());
+    Message message = new Message(2, large.value());
+    InvalidMessageException error = new InvalidMessageException("a frame is too large");
+    assertEquals(Unsendable.SKIP, reader.unsendable(message, error));
+    assertEquals(2, log.size());
+    log.acknowledge(Position.of(1));
+    assertEquals(0, log.size());
+    assertEquals(1, log.acknowledgedSequence());
+    log.append(Recorded.entry(Recorded.record("a", 3, "next")), () -> false);
+    assertEquals(List.of(3L), log.after(0, MANY).stream().map(one -> one.sequence).toList());
+  }
+
+  @Test
+  void aMessageThatCannotBeSentIsNotSentAgainWhenTheSessionIsLost() throws Exception {
+    RecordLog log = log(Replay.EXACT);
+    BadRecords skip = new BadRecords(BadRecords.Policy.SKIP, Optional.empty());
+    for (long at = 1; at <= 3; at++) {
+      log.append(Recorded.entry(Recorded.record("a", at, "value " + at)), () -> false);
+    }
+    BridgeReader reader = new BridgeReader(() -> {}, log, skip, 0, false, 0);
+    reader.unsendable(new Message(2, null), new InvalidMessageException("a frame is too large"));
+    Pipeline pipeline = new Pipeline(new Random(1));
+    for (int reads = 0; reads < 10; reads++) {
+      reader.read(pipeline.batch());
+      pipeline.send();
+    }
+    assertEquals(3, pipeline.received().orElseThrow().sequence());
+    while (pipeline.committed().map(Position::sequence).orElse(0L) < 3) {
+      pipeline.plan();
+      pipeline.commit();
+    }
+    assertEquals(List.of("value 1", "value 3"), pipeline.values);
   }
 
   @Test
