@@ -3,6 +3,7 @@ package io.headrace.kafkaconnect;
 import io.headrace.sdk.Header;
 import io.headrace.sdk.Message;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
@@ -39,13 +40,19 @@ final class BadRecords {
 
     /** A record that has no bytes, as it could not be converted: as it prints itself. */
     static Bad of(SourceRecord record) {
-      Long micros = record.timestamp() == null ? null : record.timestamp() * 1000;
+      Long time = record.timestamp();
+      Long micros = time != null && Conversion.isTime(time) ? (Long) (1000 * time) : null;
       byte[] topic = bytes(record.topic());
       List<Header> headers = List.of(new Header(Content.TOPIC, topic));
       return new Bad(bytes(record.key()), bytes(record.value()), micros, headers);
     }
 
     private static byte[] bytes(Object value) {
+      if (value instanceof ByteBuffer buffer) {
+        byte[] raw = new byte[buffer.remaining()];
+        buffer.duplicate().get(raw);
+        return raw;
+      }
       return value == null
           ? null
           : value instanceof byte[] raw ? raw : value.toString().getBytes(StandardCharsets.UTF_8);

@@ -84,9 +84,14 @@ final class Conversion {
     }
   }
 
+  /** Whether a message may have this event time. */
+  static boolean isTime(long millis) {
+    return millis >= FIRST_MILLI && millis <= LAST_MILLI;
+  }
+
   private Content converted(SourceRecord record) {
     Long time = record.timestamp();
-    if (time != null && (time < FIRST_MILLI || time > LAST_MILLI)) {
+    if (time != null && !isTime(time)) {
       throw new BadRecordException(
           "timestamp", new IllegalArgumentException(time + " ms: want the years 1 to 9999"));
     }
@@ -96,6 +101,9 @@ final class Conversion {
     }
     try {
       for (org.apache.kafka.connect.header.Header header : record.headers()) {
+        if (!Offsets.isUnicode(header.key())) {
+          throw new IllegalArgumentException("the name of a header is no Unicode text");
+        }
         byte[] bytes =
             headers.fromConnectHeader(
                 record.topic(), header.key(), header.schema(), header.value());

@@ -102,14 +102,28 @@ final class Offsets {
     }
     map.forEach(
         (name, value) -> {
-          boolean primitive =
-              value instanceof Number || value instanceof String || value instanceof Boolean;
-          if (value != null && !primitive) {
+          if (value != null && !isPrimitive(value)) {
             throw new DataException(
-                "the source %s has a %s in %s: a connector may only have numbers, text and booleans there"
+                "the source %s has a %s in %s: a connector may only have finite primitive numbers, Unicode text and booleans there"
                     .formatted(what, value.getClass().getName(), name));
           }
         });
+  }
+
+  private static boolean isPrimitive(Object value) {
+    return value instanceof Boolean
+        || value instanceof Byte
+        || value instanceof Short
+        || value instanceof Integer
+        || value instanceof Long
+        || (value instanceof Float number && Float.isFinite(number))
+        || (value instanceof Double number && Double.isFinite(number))
+        || (value instanceof String text && isUnicode(text));
+  }
+
+  /** Whether a text has bytes; half of a surrogate pair has none. */
+  static boolean isUnicode(String text) {
+    return StandardCharsets.UTF_8.newEncoder().canEncode(text);
   }
 
   static byte[] json(Object value) {

@@ -2,11 +2,14 @@ package io.headrace.kafkaconnect;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.headrace.sdk.Header;
+import java.math.BigDecimal;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -20,6 +23,7 @@ import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaBuilder;
 import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -171,5 +175,36 @@ final class ConversionTest {
     SourceRecord record = row(1, "a").newRecord("t", null, null, null, null, null, Long.MAX_VALUE);
     Exception error = assertThrows(ConnectException.class, () -> conversion().of(record));
     assertTrue(error.getMessage().contains("timestamp"), error.getMessage());
+  }
+
+  @Test
+  void anOffsetThatACursorWouldNotGiveBackIsRefusedWithItsRecord() {
+    for (Object value : List.of(BigDecimal.ONE, Double.NaN, "\ud800", List.of())) {
+      SourceRecord record = Recorded.record("a", Map.of("at", value), "value");
+      Exception error = assertThrows(DataException.class, () -> Recorded.entry(record));
+      assertTrue(error.getMessage().contains("offset"), error.getMessage());
+    }
+    for (Object value : List.of((byte) 1, 1.5f, -2.5, "ä", true)) {
+      assertFalse(Recorded.entry(Recorded.record("a", Map.of("at", value), "v")).isComplete());
+    }
+  }
+
+  @Test
+  void aHeaderWhoseNameIsNoTextIsBad() {
+    SourceRecord record = row(1, "a");
+    record.headers().addString("\ud800", "x");
+    Exception error = assertThrows(ConnectException.class, () -> conversion().of(record));
+    assertTrue(error.getMessage().contains("header.converter"), error.getMessage());
+  }
+
+  @Test
+  void aDeadLetterHasTheBytesOfABufferAndNoTimeThatNoMessageCanHave() {
+    ByteBuffer buffer = ByteBuffer.wrap(new byte[] {0, -1, 7}, 1, 2);
+    SourceRecord record =
+        new SourceRecord(
+            Map.of(), Map.of("at", 1), "t", null, null, null, null, buffer, Long.MAX_VALUE);
+    BadRecords.Bad bad = BadRecords.Bad.of(record);
+    assertArrayEquals(new byte[] {-1, 7}, bad.value());
+    assertNull(bad.micros());
   }
 }
