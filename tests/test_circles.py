@@ -54,7 +54,14 @@ def java(source: Path) -> Mapping[str, frozenset[str]]:
     return found
 
 
-JAVA = ("sdk/java/sdk", "sdk/java/examples", "sdk/java/benchmarks", "sdk/examples/java-jdbc", "engine/java")
+JAVA = (
+    "sdk/java/sdk",
+    "sdk/java/examples",
+    "sdk/java/benchmarks",
+    "sdk/examples/java-jdbc",
+    "engine/java",
+    "bridges/kafka-connect",
+)
 
 
 @pytest.mark.parametrize("project", JAVA)
@@ -153,5 +160,11 @@ def test_uses_in_rust_are_found() -> None:
 def test_no_project_is_left_out() -> None:
     tracked = subprocess.run(["git", "ls-files", "*pom.xml", "*Cargo.toml"], cwd=ROOT, capture_output=True, text=True, check=True)
     projects = {path.rpartition("/")[0] for path in tracked.stdout.splitlines()}
-    without_code = {"sdk/java", "sdk/java/bom", "sdk/java/protocol", "sdk/rust/stubs"}
+    without_code = {
+        "sdk/java",
+        "sdk/java/bom",
+        "sdk/java/protocol",
+        "sdk/rust/stubs",
+        "bridges/kafka-connect/presets/debezium-postgresql",
+    }
     assert projects - without_code == {*JAVA, *RUST}

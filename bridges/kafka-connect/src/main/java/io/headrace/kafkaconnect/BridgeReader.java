@@ -103,7 +103,7 @@ final class BridgeReader implements PartitionReader {
 
   @Override
   public Unsendable unsendable(Message message, InvalidMessageException error) throws Exception {
-    if (!badRecords.takes(BadRecords.Bad.of(message), error.getMessage())) {
+    if (!badRecords.takes(BadRecord.of(message), error.getMessage())) {
       return Unsendable.FAIL;
     }
     log.leaveOut(message.sequence());

@@ -18,6 +18,16 @@ record Content(byte[] key, byte[] value, Long timestamp, List<Header> headers) {
   /** The header of a message that only carries a cursor. */
   static final String MARKER = "connect.marker";
 
+  /** The years 1 to 9999, in milliseconds since 1970. */
+  private static final long FIRST_MILLI = -62_135_596_800_000L;
+
+  private static final long LAST_MILLI = 253_402_300_799_999L;
+
+  /** Whether a message may have this event time. */
+  static boolean isTime(long millis) {
+    return millis >= FIRST_MILLI && millis <= LAST_MILLI;
+  }
+
   static Content marker() {
     return new Content(null, null, null, List.of(new Header(MARKER, null)));
   }

@@ -19,11 +19,6 @@ final class Conversion {
   private static final String JSON = "org.apache.kafka.connect.json.JsonConverter";
   private static final String SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter";
 
-  /** The years 1 to 9999, in milliseconds since 1970. */
-  private static final long FIRST_MILLI = -62_135_596_800_000L;
-
-  private static final long LAST_MILLI = 253_402_300_799_999L;
-
   private final Transforms transforms;
   private final Converter key;
   private final Converter value;
@@ -76,7 +71,7 @@ final class Conversion {
       String reason =
           "a record of topic %s with the source offset %s: %s"
               .formatted(record.topic(), record.sourceOffset(), error.getMessage());
-      if (!badRecords.takes(BadRecords.Bad.of(record), reason)) {
+      if (!badRecords.takes(BadRecord.of(record), reason)) {
         throw new ConnectException(
             reason + "; correct the property, or set bad_records to skip or dead-letter", error);
       }
@@ -84,14 +79,9 @@ final class Conversion {
     }
   }
 
-  /** Whether a message may have this event time. */
-  static boolean isTime(long millis) {
-    return millis >= FIRST_MILLI && millis <= LAST_MILLI;
-  }
-
   private Content converted(SourceRecord record) {
     Long time = record.timestamp();
-    if (time != null && !isTime(time)) {
+    if (time != null && !Content.isTime(time)) {
       throw new BadRecordException(
           "timestamp", new IllegalArgumentException(time + " ms: want the years 1 to 9999"));
     }

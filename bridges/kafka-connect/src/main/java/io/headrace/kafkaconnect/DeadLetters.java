@@ -34,7 +34,7 @@ final class DeadLetters {
   }
 
   /** Writes one, durably. What was written of one that fails is removed. */
-  synchronized void write(BadRecords.Bad bad, String reason) throws IOException {
+  synchronized void write(BadRecord bad, String reason) throws IOException {
     ByteBuffer line = ByteBuffer.wrap(line(bad, reason));
     if (file == null || !Files.exists(path)) {
       open();
@@ -71,7 +71,7 @@ final class DeadLetters {
     }
   }
 
-  private byte[] line(BadRecords.Bad bad, String reason) {
+  private byte[] line(BadRecord bad, String reason) {
     Map<String, Object> document = new LinkedHashMap<>();
     if (bad.key() != null) {
       document.putAll(member("key", bad.key()));

@@ -164,7 +164,7 @@ final class ConversionTest {
     assertTrue(lines.get(0).contains("\"value\":\"Struct{id=1,name=ä}\""), lines.get(0));
     assertTrue(lines.get(0).contains("headrace-reason"), lines.get(0));
     Files.delete(files.get(0));
-    letters.write(BadRecords.Bad.of(row(3, "c")), "after the file was discarded");
+    letters.write(BadRecord.of(row(3, "c")), "after the file was discarded");
     try (Stream<Path> found = Files.list(folder)) {
       assertEquals(1, found.count());
     }
@@ -203,7 +203,7 @@ final class ConversionTest {
     SourceRecord record =
         new SourceRecord(
             Map.of(), Map.of("at", 1), "t", null, null, null, null, buffer, Long.MAX_VALUE);
-    BadRecords.Bad bad = BadRecords.Bad.of(record);
+    BadRecord bad = BadRecord.of(record);
     assertArrayEquals(new byte[] {-1, 7}, bad.value());
     assertNull(bad.micros());
   }
