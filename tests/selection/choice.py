@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("costs.txt")
-FRACTION = 0.03
+FRACTION = 0.02
 """A sample takes one heavy test of each kind, and more of a subject up to this part of what its heavy tests cost."""
 TURNS = 3
 """In how many runs of all tests a test with the mark `in_turn` comes once, unless the mark says another number."""
