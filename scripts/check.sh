@@ -4,12 +4,13 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 slow=(
-  tests/gateway/test_{alerts_of_faults,bounds,charging,connections,descriptors,drivers,entries,events,following,frozen_peers,frozen_readers,full_connections,fuzz}.py
+  tests/gateway/test_{alerts_of_faults,bounds,charging,client_certificates,connections,descriptors,drivers,entries,events,following,frozen_peers,frozen_readers,full_connections,fuzz}.py
   tests/gateway/test_{handing_on,hostile,http,logs,many_connections,metrics,otlp,own_files,peeking,ready,recorded_alerts,refused_parts}.py
-  tests/gateway/test_{changes,origins,refusals,reloading,rotation,server,signing,slices,timeline,tls}.py
-  tests/pipelines/test_{beginnings,changed_classes,every_state,expiry,idle_by_any_way,idle_streams,live_results}.py
+  tests/gateway/test_{api,changes,faults_everywhere,hidden_faults,history,leases,origins,pausing,process_states,refusals,reloading,revoking,rotation,server,signing,sinks,slices,timeline,tls}.py
+  tests/pipelines/test_{beginnings,broadcast,call_ids,changed_classes,clock_timers,clock_ttl,early_results,every_state,expiry}.py
+  tests/pipelines/test_{idle_by_any_way,idle_flush,idle_streams,joins,live_results,per_process,registry,summaries}.py
   tests/pipelines/test_{programs,properties,real_registry,same_values,type_checkers}.py
-  tests/sdk/python/test_{conformance,process,session,sinks_with_gateway,token_files,with_gateway}.py
+  tests/sdk/python/test_{close,conformance,process,session,sinks,sinks_with_gateway,token_files,with_gateway}.py
 )
 
 # quick FILE...: those of them that are not slow. pytest ignores no file that it is given.
