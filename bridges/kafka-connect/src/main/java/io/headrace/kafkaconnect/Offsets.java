@@ -55,7 +55,7 @@ final class Offsets {
     return byPartition.size();
   }
 
-  /** The offsets of so many partitions, of the ones that changed last. */
+  /** The offsets of the partitions that changed last, at most this number of them. */
   Offsets newest(int partitions) {
     Offsets newest = new Offsets();
     byPartition.entrySet().stream()

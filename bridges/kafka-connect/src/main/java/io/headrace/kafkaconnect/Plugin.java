@@ -48,7 +48,7 @@ final class Plugin extends URLClassLoader {
         try {
           found = findClass(name);
         } catch (ClassNotFoundException absent) {
-          // The bridge may have it.
+          // The plugin lacks the class; the bridge may have it.
         }
       }
       return found != null ? found : super.loadClass(name, resolve);

@@ -4,9 +4,10 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * The records that a connector returns although they are in the log: those of the offset that it
- * was given to resume after, which some connectors return once more, and those of an offset of
- * which only a part was read. Only a connector that always returns the same may have them left out.
+ * The records that a connector returns although the log has them. Some connectors return the
+ * records of the offset once more after which they resume. A connector that stopped within an
+ * offset returns all records of that offset. The bridge leaves them out if the connector always
+ * returns the same.
  */
 final class Repeats {
   private final Map<String, String> resumed = new HashMap<>();
