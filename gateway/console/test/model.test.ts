@@ -12,9 +12,10 @@ import { History } from "../src/model/history";
 import { replaying, sourcesToReplay, supervisedBy, unconnected } from "../src/model/supervised";
 import { cursor, place } from "../src/model/position";
 import { steps } from "../src/model/plots";
+import { meterOf } from "../src/model/meters";
 import { line, shownAs } from "../src/model/preview";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
-import type { Batch, Pipeline, Session, Status, Stream } from "../src/model/documents";
+import type { Batch, Pipeline, Series, Session, Status, Stream } from "../src/model/documents";
 
 interface Row extends Heard {
   name: string;
@@ -235,7 +236,7 @@ describe("large integers", () => {
 });
 
 describe("positions", () => {
-  const at = (cursor: string | null) => ({ epoch: 0, sequence: 1234, cursor });
+  const at = (cursor: string | null) => ({ epoch: 0, sequence: 1234, cursor, moves: 0 });
 
   it("show a cursor that is text as text, and any other in hexadecimal digits", () => {
     expect(cursor(at(btoa("part-7 at 4096")))).toBe("part-7 at 4096");
@@ -246,7 +247,7 @@ describe("positions", () => {
   });
 
   it("have their epoch if there is one", () => {
-    expect([place(at(null)), place({ epoch: 3, sequence: 7, cursor: null }), place(null)]).toEqual([
+    expect([place(at(null)), place({ epoch: 3, sequence: 7, cursor: null, moves: 0 }), place(null)]).toEqual([
       "1,234",
       "3:7",
       "–",
@@ -430,5 +431,46 @@ describe("the lines of a plot", () => {
       expect(found).toEqual(found.toSorted((a, b) => a - b));
       expect(new Set(found).size).toBe(found.length);
     }
+  });
+});
+
+describe("counters and histograms", () => {
+  const of = (fields: Partial<Series>) =>
+    meterOf({ metric: "amounts", value: "", count: 0, sum: null, bounds: [], buckets: [], ...fields });
+  const histogram = (count: number, sum: number, bounds: number[], buckets: number[]) =>
+    of({ count, sum, bounds, buckets });
+
+  it("have a count, and the value of a label if there is one", () => {
+    const counter = { name: "amounts", label: "stock", count: "1,234", mean: "–", shares: [], further: 0 };
+    expect(of({ value: "stock", count: 1234 })).toEqual(counter);
+    expect([of({}).label, of({}).count]).toEqual(["–", "0"]);
+  });
+
+  it("have a mean, and the share of numbers up to each bound", () => {
+    const found = histogram(4, 10.5, [1e-7, 1, 2500], [1, 3, 4]);
+    expect([found.count, found.mean]).toEqual(["4", "2.625"]);
+    expect(found.shares).toEqual(["25 % ≤ 1e-7", "75 % ≤ 1", "100 % ≤ 2,500"]);
+  });
+
+  it("round a share to none or all only if it is", () => {
+    const found = histogram(1000, 0, [1, 2, 3, 4], [0, 1, 999, 1000]);
+    expect(found.shares).toEqual(["0 % ≤ 1", "< 1 % ≤ 2", "> 99 % ≤ 3", "100 % ≤ 4"]);
+  });
+
+  it("have neither before the first number", () => {
+    const found = histogram(0, 0, [1, 2], [0, 0]);
+    expect([found.mean, found.shares, found.further]).toEqual(["–", [], 0]);
+  });
+
+  it("are short whatever their size, and however many bounds they have", () => {
+    const bounds = Array.from({ length: 1000 }, (_, n) => n);
+    const found = histogram(
+      3,
+      1e300,
+      bounds,
+      bounds.map(() => 3),
+    );
+    expect([found.mean, found.shares.length, found.further]).toEqual(["3.33333e+299", 12, 988]);
+    expect(histogram(3, -2, [-0.5], [3])).toMatchObject({ mean: "-0.666667", shares: ["100 % ≤ -0.5"] });
   });
 });

@@ -120,7 +120,7 @@ func messagesOf(block *protocol.ProgramBlock) ([]Message, []uint32, error) {
 // statesOf returns the states of the keys of a block.
 func statesOf(step *Step, block *protocol.ProgramBlock) ([]State, error) {
 	if len(block.GetStates()) != len(step.State) {
-		return nil, fmt.Errorf("block %d has %d fields of states, not %d", block.GetBlock(), len(block.GetStates()), len(step.State))
+		return nil, fmt.Errorf("block %d: fields of states: %d expected, %d arrived", block.GetBlock(), len(step.State), len(block.GetStates()))
 	}
 	count, width := len(block.GetKeyLengths())/4, len(step.State)
 	states, fields := make([]State, count), make([][]byte, count*width)

@@ -37,7 +37,7 @@ func (c *column) len() int {
 // split returns the values of a column, which has a fixed number of entries. They share its memory.
 func split(name string, data, lengths []byte, count int) ([][]byte, error) {
 	if len(lengths) != 4*count {
-		return nil, fmt.Errorf("the column of %s has %d bytes of lengths, not %d", name, len(lengths), 4*count)
+		return nil, fmt.Errorf("the lengths of %s: %d bytes expected, %d arrived", name, 4*count, len(lengths))
 	}
 	values, at := make([][]byte, count), 0
 	for index := range values {
@@ -47,12 +47,12 @@ func split(name string, data, lengths []byte, count int) ([][]byte, error) {
 		}
 		end := at + int(length)
 		if end > len(data) {
-			return nil, fmt.Errorf("the lengths of %s add up to more than the %d bytes of the column", name, len(data))
+			return nil, fmt.Errorf("the lengths of %s add up to more than the size of the column, %d", name, len(data))
 		}
 		values[index], at = data[at:end:end], end
 	}
 	if at != len(data) {
-		return nil, fmt.Errorf("the lengths of %s add up to %d, and the column has %d bytes", name, at, len(data))
+		return nil, fmt.Errorf("the lengths of %s add up to %d, and the size of the column is %d", name, at, len(data))
 	}
 	return values, nil
 }

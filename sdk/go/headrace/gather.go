@@ -44,6 +44,7 @@ type gather struct {
 	ended    ending
 	caughtUp bool
 	backlog  *Backlog
+	cursor   []byte // has moved since the last message that was taken; only while nothing is gathered
 	at       uint64 // what was yielded when the backlog was reported
 	told     bool   // nothing is new about the backlog
 }
@@ -103,6 +104,30 @@ func (g *gather) add(ctx context.Context, m *Message, row *frame.Row) bool {
 	return true
 }
 
+// moveCursor adds a cursor to the message that was added last, or keeps it if everything is taken.
+func (g *gather) moveCursor(cursor []byte) {
+	g.mu.Lock()
+	defer g.changed()
+	defer g.mu.Unlock()
+	switch {
+	case g.open != nil:
+		g.open.SetCursor(cursor)
+	case len(g.full) > 0:
+		g.full[len(g.full)-1].SetCursor(cursor)
+	default:
+		g.cursor = append(make([]byte, 0, len(cursor)), cursor...)
+	}
+}
+
+// takeCursor takes the cursor that has moved without a message; nil if none has.
+func (g *gather) takeCursor() []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken := g.cursor
+	g.cursor = nil
+	return taken
+}
+
 // beginWithoutCursor notes that the stream begins at a position without a cursor.
 func (g *gather) beginWithoutCursor() {
 	g.mu.Lock()
@@ -132,6 +157,9 @@ func (g *gather) take() *packet {
 	} else {
 		g.open = nil
 	}
+	if taken != nil {
+		g.cursor = nil // it is before these messages
+	}
 	return taken
 }
 
@@ -146,7 +174,7 @@ func (g *gather) sent(messages int) {
 func (g *gather) clear() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.open, g.full, g.count = nil, nil, 0
+	g.open, g.full, g.count, g.cursor = nil, nil, 0, nil
 }
 
 // end notes how the partition ended.
@@ -181,14 +209,14 @@ type state struct {
 	enough   bool // a whole frame waits
 	some     bool // something waits
 	caughtUp bool
-	news     bool // something is new about the backlog
+	news     bool // something is new about the backlog, or the cursor
 	ended    ending
 }
 
 func (g *gather) state() state {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return state{len(g.full) > 0, g.open != nil, g.caughtUp, !g.told, g.ended}
+	return state{len(g.full) > 0, g.open != nil, g.caughtUp, !g.told || g.cursor != nil, g.ended}
 }
 
 // left is the backlog in a form that can be told.

@@ -15,6 +15,11 @@ type Header struct {
 	Value []byte
 }
 
+// TextHeader returns a header whose value is text, in UTF-8.
+func TextHeader(name, value string) Header {
+	return Header{Name: name, Value: []byte(value)}
+}
+
 // Message is one message of a stream. The SDK copies what it needs while it is yielded, so that its slices may be reused.
 type Message struct {
 	// Value is the payload; nil is null, a tombstone.
@@ -30,7 +35,8 @@ type Message struct {
 	ID string
 	// Headers are in order; their names are UTF-8.
 	Headers []Header
-	// Cursor says where the source can seek for what follows this message: up to 4 KiB that only the source reads. Optional;
+	// Cursor says where the source can seek for what follows this message: up to 64 KiB, or what the gateway allows, that only the
+	// source reads. Optional;
 	// it comes back as Position.Cursor. Not every message needs one: once the first message that is sent has one, every
 	// position has one.
 	Cursor []byte
@@ -75,7 +81,7 @@ func (m *Message) micros() (int64, bool) {
 }
 
 // check says what is wrong with the message by itself, other than its size.
-func (m *Message) check() (field string, err error) {
+func (m *Message) check(maxCursorBytes int) (field string, err error) {
 	if !utf8.ValidString(m.ID) {
 		return "ID", fmt.Errorf("it is not UTF-8: %q", m.ID)
 	}
@@ -84,10 +90,17 @@ func (m *Message) check() (field string, err error) {
 			return "Headers", fmt.Errorf("the name of header %d is not UTF-8: %q", i, m.Headers[i].Name)
 		}
 	}
-	if len(m.Cursor) > frame.MaxCursorBytes {
-		return "Cursor", fmt.Errorf("it has %d bytes, %d are allowed", len(m.Cursor), frame.MaxCursorBytes)
+	if err := checkCursor(m.Cursor, maxCursorBytes); err != nil {
+		return "Cursor", err
 	}
 	return "", nil
+}
+
+func checkCursor(cursor []byte, most int) error {
+	if len(cursor) > most {
+		return fmt.Errorf("it has %d bytes, the gateway allows %d", len(cursor), most)
+	}
+	return nil
 }
 
 // size is at most a few bytes less than what the message adds to a frame.

@@ -30,7 +30,9 @@ type Options struct {
 	Instance string
 	// Health tells operators how the connector is. Default: one that only the SDK uses.
 	Health *Health
-	// Logger gets structured logs. Default: slog.Default, without what is only information where HEADRACE_VERBOSE is 0.
+	// Logger gets structured logs. Default: where HEADRACE_LOG_FORMAT is json or console, lines on standard error in the schema of
+	// all parts of Headrace, with information only where HEADRACE_VERBOSE is 1; else slog.Default, without information where
+	// HEADRACE_VERBOSE is 0.
 	Logger *slog.Logger
 	// Metrics counts what happens. Default: nothing is counted.
 	Metrics Metrics
@@ -77,10 +79,10 @@ func (o *Options) withDefaults(name string) (*Options, error) {
 	if o != nil {
 		filled = *o
 	}
+	var err error
 	filled.Gateway = cmp.Or(filled.Gateway, os.Getenv("HEADRACE_GATEWAY"), defaultGateway)
 	filled.Instance = cmp.Or(filled.Instance, os.Getenv("HEADRACE_INSTANCE"), name)
 	if filled.TLS == nil {
-		var err error
 		if filled.TLS, err = tlsOfEnvironment(); err != nil {
 			return nil, err
 		}
@@ -89,7 +91,9 @@ func (o *Options) withDefaults(name string) (*Options, error) {
 	if filled.Health == nil {
 		filled.Health = &Health{}
 	}
-	filled.Logger = o.logger()
+	if filled.Logger, err = o.logger(); err != nil {
+		return nil, err
+	}
 	if err := filled.findToken(); err != nil {
 		return nil, err
 	}
@@ -144,15 +148,20 @@ func (o *Options) refreshToken() bool {
 	return o.Token != before
 }
 
-// logger returns the logger, or its default.
-func (o *Options) logger() *slog.Logger {
+// logger returns the logger, or its default. If the environment asks for a format that does not exist, it returns both a logger
+// and the error.
+func (o *Options) logger() (*slog.Logger, error) {
 	if o != nil && o.Logger != nil {
-		return o.Logger
+		return o.Logger, nil
 	}
-	if os.Getenv("HEADRACE_VERBOSE") == "0" {
-		return slog.New(problems{slog.Default().Handler()})
+	handler, err := linesOfEnvironment(os.Stderr, sdkLogger)
+	if handler != nil {
+		return slog.New(handler), nil
 	}
-	return slog.Default()
+	if os.Getenv(verboseVariable) == "0" {
+		return slog.New(problems{slog.Default().Handler()}), err
+	}
+	return slog.Default(), err
 }
 
 // problems is a handler that drops what is only information.

@@ -227,8 +227,8 @@ func TestLogsAreStructured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []map[string]any{
-		{"level": "INFO", "msg": "session opened", "connector": "orders", "gateway": g.address, "session": "s1"},
-		{"level": "WARN", "msg": "session lost; trying again", "connector": "orders"},
+		{"level": "INFO", "msg": "session opened", "instance": "orders", "gateway": g.address, "session": "s1"},
+		{"level": "WARN", "msg": "session lost; trying again", "instance": "orders"},
 		{"level": "INFO", "msg": "stream opened", "stream": "orders/0", "resume": 0.0},
 	} {
 		if !logs.have(t, want) {

@@ -104,7 +104,7 @@ func (s *sourceSession) checkPartitions(partitions []string) error {
 	}
 	if limit := int(s.welcome.GetMaxStreams()); count > limit && !s.c.source.TakesTurns {
 		return &ConfigError{"Source.Partitions", fmt.Sprintf(
-			"source %s: %d partitions, and the gateway allows a session %d streams; split them over several instances, or set "+
+			"source %s has %d partitions, but the gateway limits a session to %d: split them over several instances, or set "+
 				"Source.TakesTurns if they end or pause", s.c.source.Name, count, limit)}
 	}
 	return nil
@@ -143,6 +143,11 @@ func (s *sourceSession) answerStarts() {
 				}
 				start := &pb.Starts_Stream{StreamId: st.id}
 				if position := starts[partition]; position != nil {
+					if err := checkCursor(position.Cursor, s.maxCursor()); err != nil {
+						err = &MessageError{st.name, position.Sequence, "Cursor", err}
+						s.leaveFor(&SourceError{st.name, "Starts", err}, s.c.options.DrainTimeout, true)
+						return
+					}
 					start.Position = fromPosition(*position)
 				}
 				answer.Streams = append(answer.Streams, start)

@@ -16,7 +16,10 @@ type reader struct {
 	partition     *Partition
 	gather        *gather
 	maxFrameBytes uint64
+	maxCursor     int     // the largest cursor, in bytes
 	resume        *uint64 // what is at or before it was received already
+	again         uint64  // how many such messages the source has yielded, although its position has no cursor
+	repeated      func(count uint64, passed bool)
 	next          uint64  // the sequence of the next message, if the SDK counts
 	last          *uint64 // the sequence of the last message that was yielded
 	leftOut       func(*MessageError)
@@ -55,7 +58,12 @@ func (r *reader) take(ctx context.Context, m *Message) error {
 		return err
 	}
 	if r.resume != nil && row.Sequence <= *r.resume {
+		r.repeat()
 		return nil
+	}
+	if r.again > 0 {
+		r.repeated(r.again, true)
+		r.again = 0
 	}
 	micros, ok := m.micros()
 	row.Time = micros
@@ -74,6 +82,18 @@ func (r *reader) take(ctx context.Context, m *Message) error {
 		return errStopped
 	}
 	return nil
+}
+
+// repeat notes a message that was received already. After a position with a cursor, the source may yield what follows the cursor.
+func (r *reader) repeat() {
+	position := r.partition.Position
+	if position == nil || position.Cursor != nil {
+		return
+	}
+	r.again++
+	if r.again == 1 {
+		r.repeated(r.again, false)
+	}
 }
 
 // number gives the message its sequence, and checks that sequences increase.
@@ -106,7 +126,7 @@ func (r *reader) check(m *Message, row *frame.Row, timed bool) *MessageError {
 			fmt.Errorf("%v is not within the years 1 to 9999", m.EventTime)}
 	}
 	if len(m.ID) > 0 || len(m.Headers) > 0 || len(m.Cursor) > 0 {
-		if field, err := m.check(); err != nil {
+		if field, err := m.check(r.maxCursor); err != nil {
 			return &MessageError{r.stream, row.Sequence, field, err}
 		}
 	}

@@ -51,7 +51,7 @@ func Run(ctx context.Context, c Connector, o *Options) error {
 	if err != nil {
 		return err
 	}
-	log := options.Logger.With("connector", c.connector())
+	log := options.Logger.With("instance", options.Instance)
 	if options.Token != "" && options.TLS == nil && !leadsHere(options.Gateway) {
 		log.Warn("the token is sent without encryption: set Options.TLS", "gateway", options.Gateway)
 	}
@@ -185,11 +185,13 @@ func (c *sourceConnector) partitions(ctx context.Context) ([]string, error) {
 // if it failed, with 2 if it is not valid. SIGTERM and SIGINT stop it properly, a second one at once. SIGHUP does not end it: TLS
 // files are read again with each connection.
 func Main(c Connector, o *Options) {
+	configureProgram()
+	log, _ := o.logger() // Run returns the error.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() { // It ends with the process.
 		for range hangups {
-			o.logger().Info("SIGHUP: the connector runs on")
+			log.Info("SIGHUP: the connector runs on")
 		}
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -199,9 +201,11 @@ func Main(c Connector, o *Options) {
 	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		os.Exit(0)
 	}
-	o.logger().Error("the connector has ended", "error", err)
-	// headrace shows this line as the reason if the program fails in a deployment.
-	fmt.Fprintln(os.Stderr, "Error:", err)
+	log.Error("the connector has ended", "error", err)
+	if lines, ok := log.Handler().(*lines); !ok || lines.format != formatJSON {
+		// headrace shows this line as the reason if the program fails in a deployment; in JSON, it reads the one before.
+		fmt.Fprintln(os.Stderr, "Error:", err)
+	}
 	if errors.As(err, &invalid) {
 		os.Exit(2)
 	}

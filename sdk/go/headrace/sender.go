@@ -26,6 +26,7 @@ type sender struct {
 	flushing    bool                // without waiting for more messages
 	frameSent   func(*stream)       // told after a frame, or the end of a stream
 	joins       bool                // the gateway takes several frames in one message
+	moves       bool                // the gateway takes frames without messages
 	following   *pb.IngestRequest   // comes after frames that share a message
 }
 
@@ -183,6 +184,11 @@ func (s *sender) frame(st *stream) *pb.Frame {
 func (s *sender) last(st *stream) *pb.IngestRequest {
 	if st.muted || st.closeSent {
 		return nil
+	}
+	if f := st.cursorFrame(); f != nil && s.moves {
+		// What else there is to say follows in its next turn.
+		s.makeDue(st)
+		return &pb.IngestRequest{Message: &pb.IngestRequest_Frame{Frame: f}}
 	}
 	if how := st.gather.state().ended; how != stillOpen {
 		// Messages that were gathered before the end may have come since.

@@ -1,6 +1,7 @@
 package headrace_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -140,6 +141,10 @@ func (s *scriptedSource) read(ctx context.Context, p *headrace.Partition) iter.S
 					continue
 				}
 				found.Token = *m.Value
+			} else if s.Kind == "resumable" {
+				if p.Position != nil && bytes.Compare(found.Cursor, p.Position.Cursor) <= 0 {
+					continue
+				}
 			} else if p.Position != nil && found.Sequence <= p.Position.Sequence {
 				continue
 			}
@@ -153,7 +158,7 @@ func (s *scriptedSource) read(ctx context.Context, p *headrace.Partition) iter.S
 func (s *scriptedSource) source() *headrace.Source {
 	s.appended = make(chan struct{})
 	found := &headrace.Source{
-		Name: s.Name, Read: s.read, Redelivering: s.Kind == "redelivering",
+		Name: s.Name, Read: s.read, Redelivering: s.Kind == "redelivering", Resumable: s.Kind == "resumable",
 		Partitions: func(context.Context) ([]string, error) {
 			var names []string
 			for name := range s.Partitions {

@@ -151,7 +151,7 @@ func (h *atLeastOnce) close() {}
 // checkWhole checks that a part has arrived completely.
 func checkWhole(arrived, messages uint64) error {
 	if arrived != messages {
-		return fmt.Errorf("%d messages of the part have arrived, and it has %d", arrived, messages)
+		return fmt.Errorf("messages of a part: %d expected, %d arrived", messages, arrived)
 	}
 	return nil
 }

@@ -74,7 +74,9 @@ func (c *sinkConnector) connect(ctx context.Context) error {
 		return err
 	}
 	defer call.close()
-	s := &sinkSession{c: c, call: call, welcome: welcome, drained: make(chan time.Duration, 1), failed: make(chan error, 1)}
+	session := *c
+	session.log = c.log.With("session", welcome.GetSession())
+	s := &sinkSession{c: &session, call: call, welcome: welcome, drained: make(chan time.Duration, 1), failed: make(chan error, 1)}
 	return s.run(ctx)
 }
 

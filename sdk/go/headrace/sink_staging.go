@@ -69,7 +69,7 @@ func (h *twoPhase) stage(ctx context.Context, p *staging) {
 	exhausted := false
 	refused, err := h.sink.Stage(ctx, p.part, h.rowsOf(p, &taken, &exhausted))
 	if err == nil && !exhausted {
-		err = fmt.Errorf("the sink returned after %d messages, before the end of the part", taken)
+		err = fmt.Errorf("the sink returned from Stage before the end of the part: it took %d of its messages", taken)
 	}
 	if err == nil {
 		err = checkRefused(refused, 0, taken)

@@ -13,6 +13,10 @@ import (
 // A source is replayable, unless Redelivering is set: the same position always yields the same messages, as in a file or a
 // log. The functions of one partition are never called concurrently with themselves, but Acknowledged and Settle run on
 // another goroutine than Read. An error that a function returns ends the connector, as a [SourceError].
+//
+// A growing key of a table is no position where several writers commit out of order: row 42 may be visible before row 41, and a
+// source that has passed 42 never reads 41. Stop at a missing key until all transactions that were open when the gap was met
+// have ended, or read only rows that are older than the longest transaction.
 type Source struct {
 	// Name is the source part of stream names: partition "0" of "orders" is the stream "orders/0". ASCII letters, digits and
 	// "._-".
@@ -61,6 +65,11 @@ type Source struct {
 	// does. p.Position is then always nil, the SDK counts sequences, and Settle acknowledges.
 	Redelivering bool
 
+	// Resumable is set for a source in which everything follows a cursor, but not the same messages again, nor the same
+	// boundaries, as in a change feed. Read continues after the cursor of p.Position, or from the first message if that is nil. The
+	// SDK counts sequences. The bytes of cursors must have the order of their places. A message may come again after a fault.
+	Resumable bool
+
 	// Counted has the SDK count sequences, one more than the one before, beginning after p.Position, or with 1. It is correct
 	// only for a source that begins exactly after the position.
 	Counted bool
@@ -98,6 +107,8 @@ type Partition struct {
 	stream  string
 	session *gather
 	health  *Health
+
+	maxCursor int // the largest cursor, in bytes
 }
 
 // Next returns the sequence that follows the position, or first without a position. Where a lost position is skipped, it is at
@@ -125,6 +136,22 @@ func (p *Partition) Report(left Backlog) {
 	if g := p.session; g != nil {
 		g.setBacklog(left)
 	}
+}
+
+// MoveCursor says where to seek for what follows the message that was yielded last, or, before the first one, the position: for
+// instance past messages that the source leaves out, or in quiet times. Queries record it with their next messages, or every ten
+// seconds, and Source.Acknowledged gets it then. The next message needs a sequence above 0. Only for replayable sources; it returns
+// an error if the cursor is larger than the gateway allows.
+func (p *Partition) MoveCursor(cursor []byte) error {
+	g := p.session
+	if g == nil {
+		return nil
+	}
+	if err := checkCursor(cursor, p.maxCursor); err != nil {
+		return &MessageError{p.stream, p.Next(0), "Cursor", err}
+	}
+	g.moveCursor(cursor)
+	return nil
 }
 
 // Degraded tells operators that the partition's system makes trouble, which the source survives, for instance by trying again.
@@ -157,13 +184,17 @@ func (s *Source) check() error {
 		return &ConfigError{"Source.Read", fmt.Sprintf("it is missing: source %s has nothing to read with", s.Name)}
 	case s.Redelivering && s.Starts != nil:
 		return &ConfigError{"Source.Starts", fmt.Sprintf("it is for replayable sources, and source %s redelivers", s.Name)}
+	case s.Resumable && s.Starts != nil:
+		return &ConfigError{"Source.Starts", fmt.Sprintf("it is for replayable sources, and source %s is resumable", s.Name)}
+	case s.Resumable && s.Redelivering:
+		return &ConfigError{"Source.Resumable", fmt.Sprintf("source %s is Redelivering already: choose one", s.Name)}
 	}
 	return nil
 }
 
 // counts says whether the SDK counts sequences.
 func (s *Source) counts() bool {
-	return s.Counted || s.Redelivering
+	return s.Counted || s.Redelivering || s.Resumable
 }
 
 // streamName returns the name of a partition's stream.

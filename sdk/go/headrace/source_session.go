@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/headrace/headrace/sdk/go/internal/frame"
 	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
 )
 
@@ -68,6 +69,7 @@ func (c *sourceConnector) connect(ctx context.Context) error {
 		Instance:         c.options.Instance,
 		Capabilities: []pb.Capability{
 			pb.Capability_CAPABILITY_PACE, pb.Capability_CAPABILITY_HEARTBEAT, pb.Capability_CAPABILITY_FRAMES,
+			pb.Capability_CAPABILITY_CURSORS,
 		},
 		Sdk: sdk(),
 	}}}
@@ -79,7 +81,9 @@ func (c *sourceConnector) connect(ctx context.Context) error {
 		return err
 	}
 	defer call.close()
-	return newSourceSession(c, welcome).run(ctx, call)
+	session := *c
+	session.log = c.log.With("session", welcome.GetSession())
+	return newSourceSession(&session, welcome).run(ctx, call)
 }
 
 func newSourceSession(c *sourceConnector, welcome *pb.Welcome) *sourceSession {
@@ -101,11 +105,20 @@ func newSourceSession(c *sourceConnector, welcome *pb.Welcome) *sourceSession {
 		expire:      func(st *stream) { s.lookAt(st, true) },
 		frameSent:   s.frameSent,
 		joins:       slices.Contains(welcome.GetCapabilities(), pb.Capability_CAPABILITY_FRAMES),
+		moves:       slices.Contains(welcome.GetCapabilities(), pb.Capability_CAPABILITY_CURSORS),
 	}
 	if welcome.GetPace() != nil {
 		s.send.linger = lingerOf(welcome.GetPace())
 	}
 	return s
+}
+
+// maxCursor returns the size of the largest cursor, in bytes.
+func (s *sourceSession) maxCursor() int {
+	if announced := s.welcome.GetMaxCursorBytes(); announced > 0 {
+		return int(announced)
+	}
+	return frame.UnannouncedCursorBytes
 }
 
 // run serves the session until it is over; no goroutine of it is left then, unless one is stuck in the source.

@@ -58,6 +58,7 @@ type stream struct {
 	resume   *uint64
 	lastSent *uint64
 	acked    *uint64
+	moves    uint64  // of the cursor, at what was acknowledged
 	tokens   []token // bounded by the session's credit
 }
 
@@ -115,10 +116,11 @@ func (st *stream) sent(f *pb.Frame, now time.Time) {
 // acknowledge takes an acknowledged position, and has the source told. One of an older epoch counts for nothing.
 func (st *stream) acknowledge(position *pb.Position) bool {
 	sequence := position.GetSequence()
-	if position.GetEpoch() != st.epoch || reached(st.acked, &sequence) {
+	moved := st.acked != nil && *st.acked == sequence && position.GetMoves() > st.moves
+	if position.GetEpoch() != st.epoch || reached(st.acked, &sequence) && !moved {
 		return false
 	}
-	st.acked = &sequence
+	st.acked, st.moves = &sequence, position.GetMoves()
 	var tokens []any
 	for len(st.tokens) > 0 && st.tokens[0].sequence <= sequence {
 		tokens = append(tokens, st.tokens[0].token)
@@ -126,6 +128,21 @@ func (st *stream) acknowledge(position *pb.Position) bool {
 	}
 	st.acks.tell(*toPosition(position), tokens)
 	return true
+}
+
+// cursorFrame returns a frame without messages, if the cursor has moved since the last message was sent.
+func (st *stream) cursorFrame() *pb.Frame {
+	cursor := st.gather.takeCursor()
+	if cursor == nil {
+		return nil
+	}
+	at := uint64(0)
+	if st.lastSent != nil {
+		at = *st.lastSent
+	} else if st.resume != nil {
+		at = *st.resume
+	}
+	return &pb.Frame{StreamId: st.id, FirstSequence: at, Cursor: cursor}
 }
 
 // backlog returns the report of the messages that are left, if it is news.

@@ -10,6 +10,9 @@ import (
 	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
 )
 
+var errIgnoresPosition = errors.New(
+	"the source ignores its position: Read yields what was received before; begin after p.Position.Sequence")
+
 const (
 	ownedRetry     = time.Second
 	firstLostRetry = 500 * time.Millisecond
@@ -36,6 +39,8 @@ func (s *sourceSession) open(partition string) {
 	kind := pb.SourceKind_SOURCE_KIND_REPLAYABLE
 	if s.c.source.Redelivering {
 		kind = pb.SourceKind_SOURCE_KIND_REDELIVERING
+	} else if s.c.source.Resumable {
+		kind = pb.SourceKind_SOURCE_KIND_RESUMABLE
 	}
 	s.send.say(&pb.IngestRequest{Message: &pb.IngestRequest_OpenStream{OpenStream: &pb.OpenStream{
 		StreamId: st.id, Stream: name, Kind: kind, ChoosesStart: s.c.source.Starts != nil,
@@ -64,13 +69,16 @@ func (s *sourceSession) opened(answer *pb.StreamOpened) {
 		s.c.starts.acknowledged(st.partition, position.GetSequence())
 	}
 	r := &reader{
-		source: source, stream: st.name, gather: st.gather, maxFrameBytes: s.send.maxBytes, next: 1,
-		partition: &Partition{Name: st.partition, session: st.gather, health: s.c.options.Health, stream: st.name},
+		source: source, stream: st.name, gather: st.gather, maxFrameBytes: s.send.maxBytes, next: 1, maxCursor: s.maxCursor(),
+		partition: &Partition{
+			Name: st.partition, session: st.gather, health: s.c.options.Health, stream: st.name, maxCursor: s.maxCursor(),
+		},
 		leftOut: func(err *MessageError) {
 			s.c.options.Health.Survived(st.name, err)
 			s.c.options.Metrics.Add(CounterRefused, st.name, 1)
 		},
 	}
+	r.repeated = func(count uint64, passed bool) { s.repeated(st.name, count, passed) }
 	if st.resume != nil && !source.Redelivering {
 		r.resume, r.next = st.resume, *st.resume+1
 		if answer.GetSkipLost() {
@@ -107,6 +115,16 @@ func (s *sourceSession) opened(answer *pb.StreamOpened) {
 			st.gather.end(how)
 		}
 	})
+}
+
+// repeated tells that a source yields what was received before the position that it was given, and how much, once it has passed it.
+func (s *sourceSession) repeated(stream string, count uint64, passed bool) {
+	if passed {
+		s.c.log.Warn("messages read again", "stream", stream, "messages", count)
+		return
+	}
+	s.c.log.Warn(errIgnoresPosition.Error(), "stream", stream)
+	s.c.options.Health.Survived(stream, errIgnoresPosition)
 }
 
 // rejected gives a stream up, or opens it again.

@@ -189,14 +189,22 @@ func TestALostSessionIsResumedWhereTheGatewaySays(t *testing.T) {
 }
 
 func TestWhatIsYieldedAgainBeforeThePositionIsNotSent(t *testing.T) {
-	g := startGateway(t)
+	g, log := startGateway(t), &lines{}
 	g.start(&headrace.Source{Name: "orders", Read: func(ctx context.Context, _ *headrace.Partition) messages {
 		return numbers(10)(ctx, &headrace.Partition{})
-	}})
+	}}, logging(log))
 	s, _ := g.connected()
 	opened(s, &pb.Position{Sequence: 6})
 	if got := sequences(s, 10); !slices.Equal(got, upTo(7, 10)) {
 		t.Errorf("sent %v", got)
+	}
+	ignores := "the source ignores its position: Read yields what was received before; begin after p.Position.Sequence"
+	for _, line := range []map[string]any{
+		{"msg": ignores, "stream": "orders/0"}, {"msg": "messages read again", "stream": "orders/0", "messages": 6.0},
+	} {
+		if !log.have(t, line) {
+			t.Errorf("%v is not in the log, which is %s", line, log.text)
+		}
 	}
 }
 
@@ -354,6 +362,46 @@ func TestEveryStreamThatWaitsForCreditAsksAndCreditForOneGoesToIt(t *testing.T) 
 		}
 	}
 	_ = first
+}
+
+func TestACursorMovesWithoutAMessageAndIsAcknowledgedAtTheSameSequence(t *testing.T) {
+	g := startGateway(t)
+	g.welcome.Capabilities = []pb.Capability{pb.Capability_CAPABILITY_CURSORS}
+	g.welcome.MaxCursorBytes = 100
+	acknowledged, refused := make(chan headrace.Position, 10), make(chan error, 1)
+	g.start(&headrace.Source{
+		Name: "orders",
+		Read: func(ctx context.Context, p *headrace.Partition) messages {
+			return func(func(headrace.Message, error) bool) {
+				refused <- p.MoveCursor(make([]byte, 101))
+				if err := p.MoveCursor([]byte("idle")); err != nil {
+					t.Error(err)
+				}
+				<-ctx.Done()
+			}
+		},
+		Acknowledged: func(_ context.Context, _ string, position headrace.Position) error {
+			acknowledged <- position
+			return nil
+		},
+	})
+	s, _ := g.connected()
+	stream := opened(s, &pb.Position{Sequence: 41})
+	f := wait(s, (*pb.IngestRequest).GetFrame)
+	if f.GetCount() != 0 || f.GetFirstSequence() != 41 || string(f.GetCursor()) != "idle" {
+		t.Errorf("%v", f)
+	}
+	want := "stream orders/0: message 42: Cursor: it has 101 bytes, the gateway allows 100"
+	if err := <-refused; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if position := <-acknowledged; position.Sequence != 41 {
+		t.Errorf("%v", position)
+	}
+	ack(s, stream.GetStreamId(), &pb.Position{Sequence: 41, Cursor: []byte("idle"), Moves: 1})
+	if position := <-acknowledged; position.Sequence != 41 || string(position.Cursor) != "idle" {
+		t.Errorf("%v", position)
+	}
 }
 
 func TestSmallFramesThatWaitForCreditShareAMessageIfTheGatewayTakesThem(t *testing.T) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, io};
 
-use headrace::{BoxError, Connector, Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink, log_level, run};
+use headrace::{BoxError, Connector, Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink, run};
 use tokio::io::{AsyncWriteExt, BufWriter};
 
 struct Files {
@@ -242,7 +242,6 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_max_level(log_level()).with_writer(std::io::stderr).init();
     let Some(folder) = std::env::args().nth(1) else {
         eprintln!("usage: files FOLDER");
         return ExitCode::from(2);

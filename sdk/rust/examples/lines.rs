@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_stream::try_stream;
 use futures_util::Stream;
-use headrace::{BoxError, Connector, Item, Message, Position, ReadError, Source, log_level, run};
+use headrace::{BoxError, Connector, Item, Message, Position, ReadError, Source, run};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncSeekExt, BufReader, SeekFrom};
 
@@ -61,7 +61,6 @@ impl Source for Lines {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_max_level(log_level()).with_writer(std::io::stderr).init();
     let Some(path) = std::env::args().nth(1) else {
         eprintln!("usage: lines FILE");
         return ExitCode::from(2);

@@ -24,7 +24,6 @@ impl Source for Countdown {
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, BoxError> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let files: Vec<String> = std::env::args().skip(1).collect();
     let connector = match files.as_slice() {
         [] => Connector::source(Countdown),

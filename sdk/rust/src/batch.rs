@@ -5,7 +5,7 @@ use prost::Message as _;
 
 use crate::error::Error;
 use crate::frame::{NULL_LENGTH, NULL_TIME};
-use crate::message::{Message, check_cursor, check_time, not_after};
+use crate::message::{Message, check_time, not_after};
 use crate::packed::Packed;
 
 /// Consecutive messages of one partition, in columns: the fastest way to yield many.
@@ -110,7 +110,7 @@ impl<T> Batch<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidMessage`] if its sequence, its cursor or its event time is not allowed; the message is then not added.
+    /// [`Error::InvalidMessage`] if its sequence or its event time is not allowed; the message is then not added.
     pub fn push_message(&mut self, message: Message<T>) -> Result<(), Error> {
         check_time(message.event_time)?;
         self.push_row(message)
@@ -127,7 +127,6 @@ impl<T> Batch<T> {
             None => u32::from(self.count > 0),
         };
         if let Some(cursor) = message.cursor {
-            check_cursor(&cursor)?;
             self.cursors.push((self.count, cursor));
         }
         if delta != 1 && self.count > 0 && self.deltas.is_empty() {
@@ -162,16 +161,17 @@ impl<T> Batch<T> {
         Ok(())
     }
 
-    /// Sets where to seek for what follows the last message so far; at most 4,096 bytes.
+    /// Sets where to seek for what follows the last message so far; at most 64 KiB, or what the gateway allows.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidMessage`] if the cursor is too long, or the batch is empty.
+    /// [`Error::InvalidMessage`] if the batch is empty: yield [`Item::Cursor`](crate::Item::Cursor) then.
     pub fn cursor(&mut self, cursor: impl Into<Bytes>) -> Result<(), Error> {
         let cursor = cursor.into();
-        check_cursor(&cursor)?;
         let last = self.count.checked_sub(1);
         let last = last.ok_or_else(|| Error::InvalidMessage("a cursor was set on a batch without messages".into()))?;
+        // Of several cursors after one message, the latest counts: a source may move its cursor often while it has no credit.
+        self.cursors.pop_if(|(at, _)| *at == last);
         self.cursors.push((last, cursor));
         Ok(())
     }

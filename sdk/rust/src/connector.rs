@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
+use tracing::Instrument as _;
 
 use crate::backoff::Backoff;
 use crate::call::{Finish, Task, stopped};
@@ -142,22 +143,36 @@ impl Connector {
             Ok(prepared) => prepared,
             Err(error) => return (Err(error), true),
         };
-        let result = {
-            let mut connected = Box::pin(self.keep_connected(&task, &mut target));
-            let ended = tokio::select! {
-                ended = &mut connected => Some(ended),
-                () = stop => None,
-            };
-            match ended {
-                Some(ended) => ended,
-                None => {
-                    stopping.send_replace(true);
-                    connected.await
-                }
-            }
+        // As an error, so that no level leaves it out.
+        let instance = tracing::error_span!("connector", instance = task.instance);
+        let end = async {
+            let result = self.serve_prepared(stop, &stopping, &task, &mut target).await;
+            let returned = close(&*self.served, self.settings.close).await;
+            (result, returned)
         };
-        let returned = close(&*self.served, self.settings.close).await;
-        (result, returned)
+        end.instrument(instance).await
+    }
+
+    /// Serves until the connector ends, or `stop` completes.
+    async fn serve_prepared(
+        &mut self,
+        stop: impl Future<Output = ()> + Send,
+        stopping: &watch::Sender<bool>,
+        task: &Task,
+        target: &mut Target,
+    ) -> Result<(), Error> {
+        let mut connected = Box::pin(self.keep_connected(task, target));
+        let ended = tokio::select! {
+            ended = &mut connected => Some(ended),
+            () = stop => None,
+        };
+        match ended {
+            Some(ended) => ended,
+            None => {
+                stopping.send_replace(true);
+                connected.await
+            }
+        }
     }
 
     /// Checks the connector and its settings before anything is called.

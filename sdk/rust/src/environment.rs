@@ -65,21 +65,6 @@ impl Environment {
     }
 }
 
-/// What a program is to log at most: [`INFO`](tracing::Level::INFO), or [`WARN`](tracing::Level::WARN) where `HEADRACE_VERBOSE`
-/// is `0`, as `headrace connector run` sets it without `--verbose`.
-///
-/// ```
-/// tracing_subscriber::fmt().with_max_level(headrace::log_level()).with_writer(std::io::stderr).init();
-/// ```
-#[must_use]
-pub fn log_level() -> tracing::Level {
-    if std::env::var_os("HEADRACE_VERBOSE").is_some_and(|value| value == "0") {
-        tracing::Level::WARN
-    } else {
-        tracing::Level::INFO
-    }
-}
-
 fn missing(name: &str, other: &str) -> Error {
     Error::Invalid(format!("{other} is set, but {name} is not: a certificate needs its key"))
 }

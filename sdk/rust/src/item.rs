@@ -1,5 +1,7 @@
 //! The items of the stream of `Source::read`.
 
+use bytes::Bytes;
+
 use crate::batch::Batch;
 use crate::message::Message;
 
@@ -10,6 +12,11 @@ pub enum Item<T = ()> {
     Message(Message<T>),
     /// Many messages, in columns.
     Batch(Box<Batch<T>>),
+    /// Where to seek for what follows the last message, or the position if there was none: for instance past messages that the
+    /// source leaves out, or in quiet times. Queries record it with their next messages, or every ten seconds; then
+    /// [`Source::acknowledged`](crate::Source::acknowledged) gets it. The next message needs a sequence above 0. Only for
+    /// replayable sources.
+    Cursor(Bytes),
     /// There are no more messages at the moment. The SDK sends what it has gathered, and reports that the source has caught
     /// up. Yield it whenever that is so, and then wait for more: runs with `availableNow` end by it.
     CaughtUp,

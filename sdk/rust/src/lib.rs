@@ -5,7 +5,7 @@
 //! - The SDK batches messages into frames, observes credit, reconnects, resumes, drains, and ends streams.
 //! - A message is acknowledged once it is in the checkpoint of every Spark query that reads it, and not before.
 //!
-//! Logs go to [`tracing`]. [`Metrics`] counts, and [`Health`] tells operators how the connector is.
+//! Logs go to [`tracing`], and [`run`] writes them to standard error. [`Metrics`] counts, and [`Health`] tells operators how the connector is.
 
 mod address;
 mod backoff;
@@ -21,6 +21,7 @@ mod error;
 mod frame;
 mod health;
 mod item;
+mod logs;
 mod message;
 mod metrics;
 mod names;
@@ -42,10 +43,10 @@ pub use columns::{Headers, Row};
 #[cfg(feature = "tls")]
 pub use connect::Tls;
 pub use connector::Connector;
-pub use environment::log_level;
 pub use error::{BoxError, Ending, Error};
 pub use health::{Health, State};
 pub use item::Item;
+pub use logs::{log_level, log_to_stderr};
 pub use message::{Message, Position};
 pub use metrics::Metrics;
 pub use run::run;

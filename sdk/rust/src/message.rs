@@ -7,7 +7,8 @@ use crate::protocol as pb;
 
 /// From the first microsecond of the year 1 to the last one of the year 9999: the event times of a source.
 const TIMES: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
-const MAX_CURSOR_BYTES: usize = 4096;
+/// The largest cursor at a gateway that announces none, in bytes.
+pub(crate) const UNANNOUNCED_CURSOR_BYTES: u32 = 4096;
 
 /// A place in a stream: everything at or before it has been read, and nothing after it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl From<pb::Position> for Position {
 
 impl From<Position> for pb::Position {
     fn from(position: Position) -> Self {
-        Self { epoch: position.epoch, sequence: position.sequence, cursor: position.cursor }
+        Self { epoch: position.epoch, sequence: position.sequence, cursor: position.cursor, ..Self::default() }
     }
 }
 
@@ -62,7 +63,7 @@ pub struct Message<T = ()> {
     pub message_id: Option<String>,
     /// Its headers: names, and values that may be null.
     pub headers: Vec<(String, Option<Bytes>)>,
-    /// Where to seek for what follows this message; at most 4,096 bytes.
+    /// Where to seek for what follows this message; at most 64 KiB, or what the gateway allows.
     pub cursor: Option<Bytes>,
     /// What [`Source::settle`](crate::Source::settle) needs to acknowledge the message, such as a delivery tag.
     pub token: Option<T>,
@@ -167,9 +168,11 @@ pub(crate) fn check_time(micros: Option<i64>) -> Result<(), Error> {
     }
 }
 
-pub(crate) fn check_cursor(cursor: &Bytes) -> Result<(), Error> {
-    if cursor.len() <= MAX_CURSOR_BYTES {
+/// Checks the cursor of a message against the gateway's limit.
+pub(crate) fn check_cursor(sequence: u64, cursor: &Bytes, most: usize) -> Result<(), Error> {
+    if cursor.len() <= most {
         return Ok(());
     }
-    Err(Error::InvalidMessage(format!("a cursor of {} bytes: at most {MAX_CURSOR_BYTES} are allowed", cursor.len())))
+    let size = cursor.len();
+    Err(Error::InvalidMessage(format!("message {sequence}: a cursor of {size} bytes; the gateway accepts at most {most}")))
 }

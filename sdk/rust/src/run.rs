@@ -6,14 +6,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connector::Connector;
 use crate::error::Error;
+use crate::logs::{log_to_stderr, writes_json};
 
 /// Serves a connector until it ends, or SIGTERM or SIGINT asks it to stop, and returns the exit code of the program: 0 for
-/// success, 1 for a failure, 2 for something invalid. An error goes to stderr, in a line that begins with `Error:`. SIGHUP does not
-/// end it: TLS files are read again with each connection. If a method has not returned by the end, or `close` has not, it ends the
-/// process itself.
+/// success, 1 for a failure, 2 for something invalid. It logs as [`log_to_stderr`] does. An error goes to stderr, in a line that
+/// begins with `Error:`, or in JSON as an error of the log. SIGHUP does not end it: TLS files are read again with each connection.
+/// If a method has not returned by the end, or `close` has not, it ends the process itself.
 ///
 /// It reads the variables with which `headrace connector run` starts a program: `HEADRACE_GATEWAY`, `HEADRACE_TOKEN`,
-/// `HEADRACE_INSTANCE`, and all that begin with `HEADRACE_TLS`. Settings of the [`Connector`] in code precede them.
+/// `HEADRACE_INSTANCE`, `HEADRACE_LOG_FORMAT`, `HEADRACE_VERBOSE`, and all that begin with `HEADRACE_TLS`. Settings of the [`Connector`] in code precede them.
 ///
 /// ```no_run
 /// # use futures_util::stream::{self, Stream};
@@ -34,6 +35,10 @@ use crate::error::Error;
 /// }
 /// ```
 pub async fn run(connector: Connector) -> ExitCode {
+    if let Err(error) = log_to_stderr() {
+        eprintln!("Error: {error}");
+        return ExitCode::from(2);
+    }
     let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
     let [Ok(mut terminate), Ok(mut interrupt)] = signals else {
         eprintln!("Error: this process cannot handle SIGTERM and SIGINT");
@@ -57,8 +62,12 @@ pub async fn run(connector: Connector) -> ExitCode {
     let code = match result {
         Ok(()) => 0,
         Err(error) => {
-            // `headrace` shows this line as the reason if the program fails in a deployment.
-            eprintln!("Error: {error}");
+            // `headrace` shows the last error as the reason if the program fails in a deployment.
+            if writes_json() {
+                tracing::error!(%error, "the connector has failed");
+            } else {
+                eprintln!("Error: {error}");
+            }
             if matches!(error, Error::Invalid(_)) { 2 } else { 1 }
         }
     };

@@ -4,7 +4,7 @@ import { GatewayRefusedError } from "./errors.js";
 import { SinkServiceAttachRequestSchema, SinkServiceAttachResponseSchema } from "./gen/headrace/protocol/v1/sink_pb.js";
 import { Capability, IngestRequestSchema, IngestResponseSchema } from "./gen/headrace/protocol/v1/source_pb.js";
 import type { Health } from "./health.js";
-import type { Settings } from "./options.js";
+import { ofSession, type Settings } from "./options.js";
 import type { SinkDriver } from "./sinks/driver.js";
 import { SinkSession } from "./sinks/session.js";
 import type { Driver } from "./sources/driver.js";
@@ -25,7 +25,7 @@ export async function ingest(driver: Driver, settings: Settings, health: Health,
     connector: driver.connector,
     connectorVersion: driver.version,
     instance: settings.instance,
-    capabilities: [Capability.PACE, Capability.HEARTBEAT, Capability.FRAMES],
+    capabilities: [Capability.PACE, Capability.HEARTBEAT, Capability.FRAMES, Capability.CURSORS],
     sdk: SDK,
   };
   const call = { path: "/headrace.protocol.v1.SourceService/Ingest", labels: { source: driver.name } };
@@ -37,7 +37,7 @@ export async function ingest(driver: Driver, settings: Settings, health: Health,
     request,
     settings,
     stop,
-    (welcome, write, responses) => new SourceSession(driver, settings, welcome, health, write, stop).run(responses),
+    (own, welcome, write, responses) => new SourceSession(driver, own, welcome, health, write, stop).run(responses),
   );
 }
 
@@ -53,8 +53,8 @@ export async function attach(
   const call = { path: "/headrace.protocol.v1.SinkService/Attach", labels: { sink: driver.name } };
   const request = { message: { case: "hello" as const, value: hello } };
   const schemas = [SinkServiceAttachRequestSchema, SinkServiceAttachResponseSchema] as const;
-  return attempt(call, ...schemas, request, settings, stop, (welcome, write, responses) =>
-    new SinkSession(driver, settings, welcome, health, write, stop).run(responses),
+  return attempt(call, ...schemas, request, settings, stop, (own, welcome, write, responses) =>
+    new SinkSession(driver, own, welcome, health, write, stop).run(responses),
   );
 }
 
@@ -67,6 +67,7 @@ async function attempt<Request extends Requests, Response extends Responses>(
   settings: Settings,
   stop: AbortSignal,
   serve: (
+    settings: Settings,
     welcome: Extract<MessageShape<Response>["message"], { case: "welcome" }>["value"],
     write: Call<Request, Response>["write"],
     responses: AsyncIterable<MessageShape<Response>>,
@@ -85,9 +86,9 @@ async function attempt<Request extends Requests, Response extends Responses>(
       throw new GatewayRefusedError(text, { status: "FAILED_PRECONDITION" });
     }
     const { gatewayVersion, session } = message.value;
-    settings.logger.info("connected", { gateway: settings.gateway, gatewayVersion, session });
+    settings.logger.info("connected", { gateway: settings.gateway, gateway_version: gatewayVersion, session });
     settings.metrics.add("headrace.sessions", 1, labels);
-    return await serve(message.value, call.write.bind(call), responses);
+    return await serve(ofSession(settings, session), message.value, call.write.bind(call), responses);
   } finally {
     call.cancel();
     client.close();

@@ -7,7 +7,15 @@ export { run } from "./run.js";
 export { start, type Connector } from "./start.js";
 export { DEFAULT_GATEWAY, type Options } from "./options.js";
 export type { Tls } from "./tls.js";
-export type { ReadContext, RedeliveringSource, ReplayableSource, Source, SourceBase, Starts } from "./source.js";
+export type {
+  ReadContext,
+  RedeliveringSource,
+  ReplayableSource,
+  ResumableSource,
+  Source,
+  SourceBase,
+  Starts,
+} from "./source.js";
 export {
   CLOSE,
   GONE,
@@ -60,6 +68,6 @@ export {
   type SessionEnd,
 } from "./errors.js";
 export { Health } from "./health.js";
-export { jsonLogger, type LogFields, type Logger } from "./logger.js";
+export { stderrLogger, type LogFields, type Logger } from "./logger.js";
 export { noMetrics, type Attributes, type Counter, type Metrics } from "./metrics.js";
 export { VERSION } from "./version.js";

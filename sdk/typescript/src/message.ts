@@ -43,7 +43,7 @@ export interface Message {
    */
   readonly sequence?: Sequence | undefined;
   /**
-   * Where the source can seek to resume after this message; at most 4 KiB.
+   * Where the source can seek to resume after this message; at most 64 KiB, or what the gateway allows.
    *
    * A query may resume after any message, and gets the cursor of the last frame that ended at or before it: none, if that is
    * in the middle of the first frame. If your source cannot seek by the sequence alone, set `endsFrame` on its first message.
@@ -100,7 +100,13 @@ export interface Batch {
   readonly headers?: readonly (Headers | null)[] | undefined;
   /** The sequences, strictly increasing. If they are absent, the SDK counts. */
   readonly sequences?: readonly Sequence[] | Steps | undefined;
-  /** Where the source can seek to resume after the batch; at most 4 KiB. */
+  /**
+   * Where the source can seek to resume after the batch; as {@link Message.cursor}.
+   *
+   * A batch without messages, `{ values: [], cursor }`, moves the cursor alone: for instance past messages that the source leaves
+   * out, or in quiet times. Queries record it with their next messages, or every ten seconds, and `acknowledged` gets it then.
+   * The next message needs a sequence above 0. Only for replayable sources.
+   */
   readonly cursor?: Uint8Array | undefined;
 }
 

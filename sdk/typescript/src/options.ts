@@ -1,6 +1,6 @@
 import { followedTls, optionsOf, type Given } from "./environment.js";
 import type { Health } from "./health.js";
-import { jsonLogger, type Logger } from "./logger.js";
+import { stderrLogger, withFields, writesJson, type Logger } from "./logger.js";
 import { noMetrics, type Metrics } from "./metrics.js";
 import { InvalidOptionsError } from "./errors.js";
 import type { Tls } from "./tls.js";
@@ -32,7 +32,7 @@ export interface Options {
    * the older one, which ends. Default: the variable HEADRACE_INSTANCE, else the name of the source or sink.
    */
   readonly instance?: string | undefined;
-  /** Where the SDK logs. Default: {@link jsonLogger}. */
+  /** Where the SDK logs. Default: {@link stderrLogger}. */
   readonly logger?: Logger | undefined;
   /** Receives counts. Default: {@link noMetrics}. */
   readonly metrics?: Metrics | undefined;
@@ -112,7 +112,7 @@ const NUMBERS = {
   holdBytes: 64 << 20,
 };
 
-/** Fills in defaults; throws {@link InvalidOptionsError} if an option is invalid. */
+/** Fills in defaults; throws {@link InvalidOptionsError} if an option or a variable is invalid. */
 export function settingsOf(options: Options, name: string, environ = process.env): Settings {
   const numbers = { ...NUMBERS };
   for (const key of Object.keys(NUMBERS) as (keyof typeof NUMBERS)[]) {
@@ -132,7 +132,9 @@ export function settingsOf(options: Options, name: string, environ = process.env
     );
   }
   const given = optionsOf(environ);
-  const logger = options.logger ?? jsonLogger;
+  const instance = options.instance ?? given.instance ?? name;
+  if (options.logger === undefined) writesJson(environ);
+  const logger = withFields(options.logger ?? stderrLogger, { instance });
   const tls = options.tls === undefined ? followedTls(environ, logger) : () => options.tls || undefined;
   const tokenFile = tokenFileOf(options, given, logger);
   return {
@@ -145,10 +147,18 @@ export function settingsOf(options: Options, name: string, environ = process.env
     get tls() {
       return tls();
     },
-    instance: options.instance ?? given.instance ?? name,
+    instance,
     logger,
     metrics: options.metrics ?? noMetrics,
   };
+}
+
+/** The same settings for a session: its log entries name it. */
+export function ofSession(settings: Settings, session: string): Settings {
+  // A copy would contain what secures connections now, not what does at the next one.
+  const own = Object.create(settings) as { -readonly [Key in keyof Settings]: Settings[Key] };
+  own.logger = withFields(settings.logger, { session });
+  return own;
 }
 
 /** The file of the token that the options name, or else the environment. */

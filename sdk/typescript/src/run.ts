@@ -1,5 +1,5 @@
 import { describe, HeadraceError } from "./errors.js";
-import { jsonLogger } from "./logger.js";
+import { stderrLogger } from "./logger.js";
 import type { Options } from "./options.js";
 import type { Sink } from "./sink.js";
 import type { Source } from "./source.js";
@@ -19,10 +19,10 @@ if (process.env["HEADRACE_INSTANCE"]) process.on("SIGHUP", () => undefined);
  * process ends without it.
  *
  * @returns The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if it or an option is
- *   invalid. Failures are logged, and written to stderr as a line that begins with `Error:`.
+ *   invalid. Failures are logged, and unless HEADRACE_LOG_FORMAT is `json`, written to stderr as a line that begins with `Error:`.
  */
 export async function run(connector: Source | Sink, options: Options = {}): Promise<number> {
-  const logger = options.logger ?? jsonLogger;
+  const logger = options.logger ?? stderrLogger;
   const stopping = new AbortController();
   const stopped = (signal: keyof typeof SIGNALS): void => {
     if (stopping.signal.aborted) process.exit(SIGNALS[signal]);
@@ -50,11 +50,16 @@ export async function run(connector: Source | Sink, options: Options = {}): Prom
     return ended(0);
   } catch (error) {
     logger.error("the connector has failed", { error: describe(error) });
-    // `headrace` shows this line as the reason if the program fails in a deployment.
-    process.stderr.write(`Error: ${describe(error)}\n`);
+    // `headrace` shows this line as the reason if the program fails in a deployment; in its own JSON, it reads the one before.
+    if (!logsJson(options)) process.stderr.write(`Error: ${describe(error)}\n`);
     return ended(error instanceof HeadraceError ? error.exitCode : 1);
   } finally {
     for (const signal of signals) process.off(signal, stopped);
     process.off("SIGHUP", hungUp);
   }
+}
+
+/** Whether stderr is for lines of JSON only. */
+function logsJson(options: Options): boolean {
+  return options.logger === undefined && process.env["HEADRACE_LOG_FORMAT"] === "json";
 }

@@ -88,7 +88,13 @@ export interface SourceBase<Yielded> {
   close?(): void | Promise<void>;
 }
 
-/** A source whose positions always yield the same messages: a file, a log. */
+/**
+ * A source whose positions always yield the same messages: a file, a log.
+ *
+ * A growing key of a table is no position where several writers commit out of order: row 42 may be visible before row 41, and
+ * a source that has passed 42 never reads 41. Stop at a missing key until all transactions that were open when the gap was
+ * met have ended, or read only rows that are older than the longest transaction.
+ */
 export interface ReplayableSource extends SourceBase<Item> {
   /** The same position always yields the same messages. The default. */
   readonly kind?: "replayable";
@@ -119,6 +125,15 @@ export interface RedeliveringSource<Token = unknown> extends SourceBase<Delivere
   settle(partition: string, tokens: readonly Token[]): void | Promise<void>;
 }
 
+/** A source in which everything follows a cursor, but not the same messages again: a change feed. */
+export interface ResumableSource extends SourceBase<Item> {
+  /**
+   * Everything follows a cursor, but not the same messages, nor the same boundaries. Messages and batches have no sequences: they
+   * are counted. The bytes of cursors must have the order of their places.
+   */
+  readonly kind: "resumable";
+}
+
 /** A source: an object, or an instance of a class, with at least `name` and `read`. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- a source of any token is a source
-export type Source = ReplayableSource | RedeliveringSource<any>;
+export type Source = ReplayableSource | RedeliveringSource<any> | ResumableSource;

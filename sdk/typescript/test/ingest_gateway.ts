@@ -30,6 +30,7 @@ export interface Limits {
   readonly maxFrameBytes?: bigint;
   readonly maxFrameMessages?: number;
   readonly maxStreams?: number;
+  readonly maxCursorBytes?: number;
   readonly credit?: { bytes: bigint; messages: bigint };
   readonly pace?: { lingerMs: number };
   readonly capabilities?: Capability[];

@@ -51,10 +51,10 @@ describe("the package", () => {
       "SourceFailedError",
       "VERSION",
       "WRITTEN",
-      "jsonLogger",
       "noMetrics",
       "run",
       "start",
+      "stderrLogger",
     ]);
   });
 });

@@ -12,6 +12,7 @@ import type {
   Refused,
   RedeliveringSource,
   ReplayableSource,
+  ResumableSource,
   Rows,
   Sink,
   Source,
@@ -35,7 +36,7 @@ export interface Written {
 /** A source that a script declares. */
 export interface DeclaredSource {
   readonly name: string;
-  readonly kind: "replayable" | "redelivering";
+  readonly kind: "replayable" | "redelivering" | "resumable";
   readonly partitions: Record<string, { messages: Written[]; then: "ends" | "waits"; pruned?: boolean }>;
   readonly starts?: Record<string, string>;
 }
@@ -74,6 +75,22 @@ export function sourceOf(declared: DeclaredSource): { source: Source; settled: (
       },
       settle: (_, tokens) => {
         settled.push(...tokens);
+      },
+    };
+    return { source, settled };
+  }
+  if (declared.kind === "resumable") {
+    const source: ResumableSource = {
+      ...common,
+      kind: "resumable",
+      *read(partition: string, { position }: ReadContext): Generator<Item> {
+        const { messages } = partitions[partition];
+        for (let i = 0; ; i++) {
+          while (i >= messages.length) yield IDLE;
+          const cursor = hex(messages[i].cursor) ?? undefined;
+          if (position?.cursor && cursor && Buffer.compare(cursor, position.cursor) <= 0) continue;
+          yield { ...messageOf(messages[i]), cursor };
+        }
       },
     };
     return { source, settled };

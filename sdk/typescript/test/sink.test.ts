@@ -279,7 +279,7 @@ describe("a sink", () => {
         throw new Error("full");
       };
       const { script } = await begin({ ...sink, write: () => result() });
-      for (const text of [/Error: full/, /0 outcomes for 1 messages/]) {
+      for (const text of [/Error: full/, /1 expected, 0 returned/]) {
         const id = script.start(part(1));
         script.rows(id, 0, "a");
         script.end(id, 1);
@@ -288,7 +288,7 @@ describe("a sink", () => {
       }
       const id = script.start(part(2));
       script.end(id, 5);
-      assert.match(await script.failed(), /0 messages of a part have arrived, and it has 5/);
+      assert.match(await script.failed(), /messages of a part: 5 expected, 0 arrived/);
     });
   });
 
@@ -424,7 +424,7 @@ describe("a sink", () => {
       const id = script.start(part(1));
       script.rows(id, 0, "a");
       script.end(id, 1);
-      assert.match(await script.failed(), /stage\(\) returned after 0 messages, before the end of the part/);
+      assert.match(await script.failed(), /stage\(\) returned before the end of the part: it took 0 of its messages/);
     });
 
     it("votes against what it does not have, and does not claim a commit that it does not know", async () => {

@@ -266,7 +266,12 @@ describe("a source and a gateway that the test speaks for", () => {
     assert.equal(hello.connector, "counter");
     assert.equal(hello.connectorVersion, "1.2");
     assert.equal(hello.instance, "n-1");
-    assert.deepEqual(hello.capabilities, [Capability.PACE, Capability.HEARTBEAT, Capability.FRAMES]);
+    assert.deepEqual(hello.capabilities, [
+      Capability.PACE,
+      Capability.HEARTBEAT,
+      Capability.FRAMES,
+      Capability.CURSORS,
+    ]);
     assert.equal(hello.sdk?.name, "headrace-typescript");
     assert.equal(hello.sdk?.language, "typescript");
   });
@@ -323,6 +328,85 @@ describe("a source and a gateway that the test speaks for", () => {
       seen.filter((sequence) => sequence !== 8n),
       [7n, -1n, 9n],
     );
+  });
+
+  for (const [what, resume, expected] of [
+    ["that ignores its position is named, and what it sends again counted", { sequence: 7n }, ["7"]],
+    ["that goes back to its cursor is not named", { sequence: 7n, cursor: Buffer.from("0") }, []],
+  ] as const) {
+    it(`a source ${what}`, async () => {
+      const said: string[] = [];
+      const warn: Logger["warn"] = (message, fields) => {
+        said.push(JSON.stringify([message, fields?.["stream"], fields?.["messages"]]));
+      };
+      const { session } = await begin(
+        {
+          name: "numbers",
+          async *read(_partition, context) {
+            for (let sequence = 1; sequence <= 10; sequence++) yield { value: "a", sequence };
+            await forever(context);
+          },
+        },
+        { logger: { ...silent, warn } },
+      );
+      await session.next("openStream");
+      session.send({ case: "streamOpened", value: { streamId: 1, resume } });
+      for (let sent = 0; sent < 10;) sent += (await session.next("frame")).count;
+      const ignores = "read ignores its position: it yields what was received before; begin after position.sequence";
+      const lines = expected.flatMap((messages) => [
+        JSON.stringify([ignores, "numbers/0", undefined]),
+        JSON.stringify(["messages were sent again", "numbers/0", Number(messages)]),
+      ]);
+      await until("the lines", () => said.length >= lines.length);
+      assert.deepEqual(said, lines);
+    });
+  }
+
+  it("a cursor moves without a message, and is acknowledged at the same sequence", async () => {
+    const seen: string[] = [];
+    const { session } = await begin(
+      {
+        name: "numbers",
+        acknowledged: (_, { sequence, cursor }) => {
+          seen.push(`${sequence} ${cursor ? Buffer.from(cursor).toString() : ""}`);
+        },
+        async *read(_partition, context) {
+          yield { values: [], cursor: Buffer.from("idle") };
+          await forever(context);
+        },
+      },
+      {},
+      { capabilities: [Capability.CURSORS] },
+    );
+    await session.next("openStream");
+    const position = { sequence: 41n };
+    session.send({ case: "streamOpened", value: { streamId: 1, resume: position, acknowledged: position } });
+    const frame = await session.next("frame");
+    assert.equal(frame.count, 0);
+    assert.equal(frame.firstSequence, 41n);
+    assert.equal(Buffer.from(frame.cursor!).toString(), "idle");
+    const moved = { sequence: 41n, cursor: Buffer.from("idle"), moves: 1n };
+    session.send({ case: "ack", value: { streams: [{ streamId: 1, position: moved }] } });
+    await until("the acknowledgement", () => seen.length === 2);
+    assert.deepEqual(seen, ["41 ", "41 idle"]);
+  });
+
+  it("a cursor above the limit of the gateway ends the connector", async () => {
+    const { session, done } = await begin(
+      {
+        name: "numbers",
+        async *read(_partition, context) {
+          yield { value: "a", cursor: Buffer.alloc(101) };
+          await forever(context);
+        },
+      },
+      {},
+      { maxCursorBytes: 100 },
+    );
+    await session.next("openStream");
+    session.send({ case: "streamOpened", value: { streamId: 1 } });
+    await session.next("goodbye");
+    await assert.rejects(done, /the cursor of sequence 1 has 101 bytes, and the gateway accepts at most 100/);
   });
 
   it("a stop sends what was read, waits for its acknowledgement, and aborts the signal", async () => {
@@ -608,7 +692,11 @@ describe("a source and a gateway that the test speaks for", () => {
       /sequence 2 comes after 2/,
     ],
     ["an unsafe sequence", [{ value: "a", sequence: 2 ** 53 }], /use a bigint above Number.MAX_SAFE_INTEGER/],
-    ["columns of different lengths", [{ values: ["a", "b"], keys: ["a"] }], /2 values and 1 keys/],
+    [
+      "columns of different lengths",
+      [{ values: ["a", "b"], keys: ["a"] }],
+      /keys of a batch: 2 expected, as many as values, 1 given/,
+    ],
     ["packed lengths that do not add up", [{ values: { data: Buffer.from("a"), lengths: Uint32Array.of(2) } }], /./],
     ["something else", [5], /a message, a batch, IDLE, CLOSE or GONE is needed/],
   ] as const) {

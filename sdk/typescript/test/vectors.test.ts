@@ -147,4 +147,18 @@ describe("backoff", () => {
       }
     });
   }
+  it("of cursors that move after one message, the latest is kept", () => {
+    const columns = new Columns({ rows: 2, keyBytes: 1, valueBytes: 1 });
+    for (const sequence of [1, 2]) {
+      columns.add({ value: "v" }, sequence);
+      for (let number = 0; number < 1000; number++) columns.moveCursor(Buffer.from(`${sequence}-${number}`));
+    }
+    assert.deepEqual(
+      columns.cursors.map(([row, cursor]) => [row, String(cursor)]),
+      [
+        [0, "1-999"],
+        [1, "2-999"],
+      ],
+    );
+  });
 });

@@ -8,7 +8,10 @@ DEFAULT_HTTP = "127.0.0.1:7434"
 """The default address of the HTTP server of a gateway that listens on the default port, as host:port."""
 MAX_SEQUENCE = 2**63 - 1
 """The largest sequence of a message, and the largest number of a micro-batch: Spark's integers are signed 64-bit."""
-MAX_CURSOR_BYTES = 4096
+MAX_CURSOR_BYTES = 65_536
+"""The maximum size of a cursor, in bytes, unless a gateway announces a lower one."""
+UNANNOUNCED_CURSOR_BYTES = 4_096
+"""The maximum size of a cursor, in bytes, at a gateway that announces none."""
 MAX_FRAMES = 256
 """The maximum number of frames in one message of a source."""
 MAX_NAME_BYTES = 255

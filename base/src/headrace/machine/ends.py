@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-LONGEST_S = 10.0
+MAX_WAIT_S = 10.0
 """How long a process waits for them, in seconds."""
 
 log = logging.getLogger("headrace.machine")
@@ -46,7 +46,7 @@ def before_end(function: Callable[[], object]) -> None:
     _functions.append((os.getpid(), function))
 
 
-def call_all(longest_s: float = LONGEST_S) -> None:
+def call_all(longest_s: float = MAX_WAIT_S) -> None:
     """Calls the functions, the last one first, each of them once. What one raises is logged, and one that hangs is left."""
     mine = [function for process, function in reversed(_functions) if process == os.getpid()]
     _functions.clear()

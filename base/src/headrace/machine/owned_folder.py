@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 OWNER = "headrace-owner.lock"
@@ -40,6 +40,23 @@ class OwnedFolder:
     def release(self) -> None:
         """Gives up the folder; call it once the folder is removed."""
         self._lock.close()
+
+
+@contextmanager
+def own_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Yields the path of an `OwnedFolder`, and removes it when the block ends. First removes the abandoned ones with its prefix.
+
+    Raises:
+        OSError: As `OwnedFolder`.
+    """
+    for folder in abandoned(parent, prefix):
+        remove(folder)
+    owned = OwnedFolder(parent, prefix)
+    try:
+        yield owned.path
+    finally:
+        remove(owned.path)
+        owned.release()
 
 
 def remove(folder: Path) -> None:

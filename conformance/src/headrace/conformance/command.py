@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.conformance.runner import AnyCheck, Result
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 @click.group(cls=ProgramGroup)
@@ -36,7 +38,8 @@ def conformance() -> None:
     The kit plays the gateway: it starts the connector's command, speaks to it over gRPC, interrupts and kills it, and checks
     what it does. Neither Spark nor a gateway is needed.
 
-    Exit codes: 0 all checks passed, 1 a check failed, 2 usage or specification error, 3 the command cannot be started.
+    Exit codes: 0 all checks passed, 1 a check failed, 2 usage or specification error, 3 the command cannot be started, 130 and
+    143 the run was stopped, after it has killed the connector.
 
     \b
     Examples:
@@ -54,7 +57,7 @@ def _options(command: _Command) -> _Command:
         json_option(),
         click.option("--list", "list_them", is_flag=True, help="List the checks, and run nothing."),
         click.option("--jobs", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Checks at a time."),
-        click.option("--only", metavar="CHECK", multiple=True, help="Run this check. May be repeated."),
+        click.option("--only", metavar="CHECK", multiple=True, help="Run this check. Repeatable."),
         click.option("--spec", metavar="FILE", type=file, help="What the connector can do, in TOML."),
     ):
         command = option(command)
@@ -67,8 +70,8 @@ def _options(command: _Command) -> _Command:
 def source(ctx: click.Context, /, **options: Any) -> None:
     """Judge a source.
 
-    COMMAND starts it; `{gateway}` and `{token}` in it are filled in, and are also in its environment, as HEADRACE_GATEWAY and
-    HEADRACE_TOKEN. Write -- before it.
+    COMMAND starts the source: write -- before it. In it, {gateway} and {token} stand for the gateway's address and the token. The
+    command also finds them in its environment, as HEADRACE_GATEWAY and HEADRACE_TOKEN.
 
     \b
     Examples:
@@ -89,8 +92,8 @@ def source(ctx: click.Context, /, **options: Any) -> None:
 def sink(ctx: click.Context, /, **options: Any) -> None:
     """Judge a sink, by the mode that its specification declares.
 
-    COMMAND starts it; `{gateway}` and `{token}` in it are filled in, and are also in its environment, as HEADRACE_GATEWAY and
-    HEADRACE_TOKEN. Write -- before it.
+    COMMAND starts the sink: write -- before it. In it, {gateway} and {token} stand for the gateway's address and the token. The
+    command also finds them in its environment, as HEADRACE_GATEWAY and HEADRACE_TOKEN.
 
     \b
     Examples:
@@ -134,7 +137,7 @@ def _run(
     try:
         declared = load_spec(model, spec, tuple(check.name for check in checks))
         trial = _bound(new_trial, words, declared)
-        asyncio.run(_collect(selected, declared, trial, jobs, results, None if as_json else print_check))
+        asyncio.run(_until_signal(_collect(selected, declared, trial, jobs, results, None if as_json else print_check)))
     except HeadraceError as error:
         result = {"checks": document(results)}
         raise Failure(str(error), error.exit_code, summary="the run could not be finished", result=result) from None
@@ -147,6 +150,35 @@ def _run(
     else:
         print_line(summary(results))
     ctx.exit(EXIT_FAILED if failed else 0)
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Does the work. SIGTERM, SIGHUP and Ctrl-C cancel it, which ends the connectors that it runs.
+
+    Raises:
+        Interrupted: A signal has cancelled it.
+    """
+    from headrace.conformance.core.errors import Interrupted
+
+    loop, running = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    received: list[signal.Signals] = []
+
+    def end(number: signal.Signals) -> None:
+        if not received:
+            received.append(number)
+            running.cancel()
+
+    for number in _ENDING:
+        loop.add_signal_handler(number, end, number)
+    try:
+        await running
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        raise Interrupted(received[0]) from None
+    finally:
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
 
 
 async def _collect(

@@ -33,14 +33,14 @@ def shares_loopback(master: str) -> bool:
 
 
 def refuse_connect(spark: "SparkSession") -> None:
-    """Rejects a Spark Connect session, whose driver is another process.
+    """Rejects a Spark Connect session, whose driver is its server's process.
 
     Raises:
         HeadraceError: The session is a Spark Connect session.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         raise HeadraceError(
-            "Spark Connect is not supported, because Headrace monitors queries from within the driver process: create the "
-            "session in this process, with headrace.engine.build_session(...) or with SparkSession.builder without remote(...) "
-            "and SPARK_REMOTE"
+            "a Spark Connect session has its driver elsewhere: connect it to a server that headrace connect-server runs, where "
+            'format("headrace") needs no registration, or, as applications need it, create the session in this process, with '
+            "headrace.engine.build_session(...) or with SparkSession.builder without remote(...) and SPARK_REMOTE"
         )

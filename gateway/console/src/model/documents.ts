@@ -29,6 +29,8 @@ export type Stream = Row<"StreamDocument">;
 export type Session = Row<"SessionDocument">;
 export type SinkSession = Row<"SinkSessionDocument">;
 export type Pipeline = Row<"PipelineDocument">;
+/** A counter or a histogram of an application, for one value of its label. */
+export type Series = Pipeline["series"][number];
 export type Sink = Row<"SinkDocument">;
 export type Deployment = Row<"DeploymentDocument">;
 export type Process = Schemas["ProcessDocument"];

@@ -5,7 +5,7 @@ import { useRoute } from "../model/route";
 import { search } from "../model/search";
 import { PartLink } from "../parts/link";
 
-const MOST = 200;
+const MAX_SHOWN = 200;
 
 /** Every part whose name contains what somebody looks for. */
 export function Search({ status }: { status: Status }) {
@@ -25,7 +25,7 @@ export function Search({ status }: { status: Status }) {
             </tr>
           </thead>
           <tbody>
-            {found.slice(0, MOST).map((one) => (
+            {found.slice(0, MAX_SHOWN).map((one) => (
               <tr key={`${one.part} ${one.state}`}>
                 <th scope="row">
                   <PartLink part={one.part} />
@@ -36,7 +36,9 @@ export function Search({ status }: { status: Status }) {
           </tbody>
         </table>
       )}
-      {found.length > MOST && <p className="muted">and {count(found.length - MOST)} more: type more of the name</p>}
+      {found.length > MAX_SHOWN && (
+        <p className="muted">and {count(found.length - MAX_SHOWN)} more: type more of the name</p>
+      )}
     </>
   );
 }

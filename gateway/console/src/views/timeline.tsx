@@ -16,6 +16,7 @@ import { MESSAGE_STATES } from "../model/words";
 import { LastError } from "../parts/age";
 import { Controls, Danger } from "../parts/control";
 import { PartLink } from "../parts/link";
+import { Meters } from "../parts/meters";
 import { usePolled } from "../parts/polled";
 
 const LIMIT = 500;
@@ -51,6 +52,7 @@ export function Timeline({ status, mayControl }: { status: Status; mayControl: b
           Last error: <LastError row={pipeline} />
         </p>
       )}
+      {pipeline && <Meters key={`meters ${name}`} series={pipeline.series} />}
       {name ? (
         // Whole seconds: what is drawn changes no more often.
         <Batches key={name} pipeline={name} runningMs={seconds(pipeline?.batch_ms ?? null)} />

@@ -18,14 +18,14 @@ from pydantic_core import PydanticCustomError
 from headrace.configuration import Duration, Size
 from headrace.contract import addresses
 from headrace.contract.addresses import is_loopback
-from headrace.contract.limits import DEFAULT_GATEWAY, DEFAULT_HTTP
+from headrace.contract.limits import DEFAULT_GATEWAY, DEFAULT_HTTP, MAX_CURSOR_BYTES
 from headrace.contract.names import is_name_pattern, is_stream_pattern
 from headrace.contract.units import format_size
 from headrace.terminal import as_typed
 
 _FRAME_OVERHEAD = 512
 """The bytes of buffer that `core` charges for a frame besides its size."""
-_LONGEST_S = 31 * 86_400.0
+_MAX_DURATION_S = 31 * 86_400.0
 """The protocol contains durations in milliseconds, of 32 bits."""
 _DEFAULT_PORT = int(DEFAULT_GATEWAY.rpartition(":")[2])
 _PAGE_URL = re.compile(r"https?://[^/?#\s@]+(/[^\s]*)?")
@@ -90,13 +90,13 @@ class Limits(_Model):
     """The maximum number of open streams per session."""
     session_messages: int = Field(default=4_000_000, ge=1)
     """The maximum number of outstanding messages per session."""
-    hello_timeout_seconds: Duration = Field(default=10.0, ge=0.001, le=_LONGEST_S)
+    hello_timeout_seconds: Duration = Field(default=10.0, ge=0.001, le=_MAX_DURATION_S)
     """How long a new session may take to send Hello."""
-    write_timeout_seconds: Duration = Field(default=30.0, ge=0.001, le=_LONGEST_S)
+    write_timeout_seconds: Duration = Field(default=30.0, ge=0.001, le=_MAX_DURATION_S)
     """How long a client may stop reading while messages are queued for it; a sink that reports being busy may take longer."""
-    drain_timeout_seconds: Duration = Field(default=10.0, ge=0, le=_LONGEST_S)
+    drain_timeout_seconds: Duration = Field(default=10.0, ge=0, le=_MAX_DURATION_S)
     """How long a gateway that is shutting down waits for messages in flight to be acknowledged."""
-    query_lease_seconds: Duration = Field(default=60.0, ge=0.1, le=_LONGEST_S)
+    query_lease_seconds: Duration = Field(default=60.0, ge=0.1, le=_MAX_DURATION_S)
     """How long a query may make no call before others continue without it. A running query calls several times in this period."""
     forget_after_seconds: Duration = Field(default=0.0, ge=0)
     """How long after its last call an absent query is forgotten, which releases its acknowledgements; 0 means never."""
@@ -109,6 +109,11 @@ class Limits(_Model):
         if buffer is not None and value + _FRAME_OVERHEAD > buffer * 3 // 4:
             raise _problem(f"{format_size(value)} is more than three quarters of limits.buffer_bytes = {format_size(buffer)}")
         return value
+
+    @property
+    def max_cursor_bytes(self) -> int:
+        """The maximum size of a cursor: a frame has room for one beside a message."""
+        return min(MAX_CURSOR_BYTES, self.max_frame_bytes // 2)
 
 
 class StreamRule(_Model):

@@ -36,7 +36,7 @@ Connectors come by the thousand after a restart, and their calls wait for each o
 """
 INTERVAL_S = 0.5
 """How often the process looks, while there are not too many."""
-_SHORTEST_S = 0.005
+_MIN_PAUSE_S = 0.005
 _DESCRIPTORS = 65_536
 """How many descriptors the process asks for."""
 _RESERVED = 256
@@ -137,7 +137,7 @@ class Connections:
                 dropped = self.look()
                 took = clock.monotonic() - began
                 # Somebody connects again and again: callers must find room all the time, at 5 % of the processor at most.
-                await asyncio.sleep(min(INTERVAL_S, max(_SHORTEST_S, 20 * took)) if dropped else INTERVAL_S)
+                await asyncio.sleep(min(INTERVAL_S, max(_MIN_PAUSE_S, 20 * took)) if dropped else INTERVAL_S)
         finally:
             self._calls.peer_observers.remove(self._note)
 

@@ -10,7 +10,7 @@ import grpc.aio
 
 from headrace.contract.addresses import is_loopback, joined_address, keepalive_options, open_listeners
 from headrace.contract.errors import HeadraceError
-from headrace.gateway.config import Config, split_address
+from headrace.gateway.config import Config, Limits, split_address
 from headrace.gateway.connections import max_connections
 from headrace.gateway.core.connections import ClientCertificates, OpenCalls, Refusals
 from headrace.gateway.identity import TokenRegistry
@@ -31,6 +31,8 @@ class ListenError(GatewayError):
 
 
 MAX_CALLS_PER_CONNECTION = 500
+_POSITIONS_BYTES = 64 * 2**20
+"""How large the positions of a query may be in one message, in bytes."""
 _IDLE_MS, _ANSWERS_WITHIN_MS = 30_000, 10_000
 """When the gateway asks whether a client is there, and how long that may take to answer."""
 _HANDSHAKE_TIMEOUT_MS = 10_000
@@ -42,6 +44,15 @@ _ANY = ("0.0.0.0", "::")
 """What gRPC itself takes for all addresses of both families."""
 
 _log = logging.getLogger("headrace.gateway")
+
+
+def max_request_bytes(limits: Limits) -> int:
+    """Returns gRPC's limit of a message that a client sends, in bytes.
+
+    The gateway's own check names the limit of a frame in its error; this one only stops messages far above it. An Attach has two
+    positions of each stream of a query, and a cursor may have 64 KiB.
+    """
+    return min(max(2 * limits.max_frame_bytes + 2**20, _POSITIONS_BYTES), 2**31 - 1)
 
 
 def new_server(
@@ -57,8 +68,7 @@ def new_server(
         clients: Where it is noted which certificates clients present; None if they present none.
     """
     options = [
-        # The gateway's own check names the limit in its error; gRPC's limit only stops messages far above it.
-        ("grpc.max_receive_message_length", min(2 * config.limits.max_frame_bytes + 2**20, 2**31 - 1)),
+        ("grpc.max_receive_message_length", max_request_bytes(config.limits)),
         ("grpc.max_send_message_length", -1),
         # Probing for a good window size costs a ping with nearly every message; a fixed, large window costs nothing.
         ("grpc.http2.bdp_probe", 0),

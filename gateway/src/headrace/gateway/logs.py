@@ -26,6 +26,6 @@ def configure_logging(log: Log, stream: TextIO | None = None) -> None:
 
 
 def _is_no_departure(record: logging.LogRecord) -> bool:
-    """False for an answer that gRPC could not send, since its caller had gone: it logs that as an error, with a trace."""
+    """Returns False for the error, with its trace, that gRPC logs if a caller has gone before its answer could be sent."""
     # Callers may also say that there is none, with False.
     return not record.exc_info or type(record.exc_info[1]).__name__ != "ExecuteBatchError"

@@ -15,8 +15,8 @@ _MAX_ERROR_CHARACTERS = 1_000
 def log_refusal(call: str, peer: str, error: str, caller: str | None = None) -> None:
     """Logs that a call was refused.
 
-    Repeats are held back by the filter of the log, to which the address makes no difference. It tells lines apart by the call,
-    which must therefore be one that the gateway has, and not whatever a stranger names.
+    The filter of the log holds back repeats, whatever the address. It tells lines apart by the call, which must therefore be a
+    call that the gateway serves, and no name that a stranger has made up.
 
     Args:
         call: The method, or the path as in the gateway's rules, which has no names and no query.

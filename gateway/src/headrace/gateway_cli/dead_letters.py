@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.contract.limits import MAX_DEAD_LETTERS
-from headrace.gateway_cli.options import form_option
-from headrace.gateway_cli.previews import content_lines, printable
+from headrace.gateway_cli.previews import content_lines, form_option, printable
 from headrace.gateway_cli.replay import replay
 from headrace.terminal import (
     CALL_TIMEOUT_S,
@@ -37,7 +36,14 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @click.argument("sink", default="")
-@click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=10, show_default=True, help="Most of each sink.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_DEAD_LETTERS),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="How many dead letters to show of each sink.",
+)
 @form_option
 @json_option()
 @connection_options

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "timeout",
     type=click.FloatRange(min=0),
     metavar="N",
-    help="Time to finish; the gateway's setting if unset.",
+    help="Time to finish.  [default: the gateway's drain_timeout_seconds]",
 )
 @json_option()
 @connection_options

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.contract.limits import MAX_EVENTS
-from headrace.gateway_cli.options import interval_option
 from headrace.gateway_cli.previews import printable
+from headrace.gateway_cli.watching import interval_option
 from headrace.terminal import (
     CALL_TIMEOUT_S,
     Connection,
@@ -31,13 +31,20 @@ _KIND_WIDTH = len("fault-began")
 
 
 @click.command(cls=ProgramCommand)
-@click.option("--limit", type=click.IntRange(1, MAX_EVENTS), default=50, show_default=True, help="Most, of the latest ones.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_EVENTS),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="How many of the latest events to show.",
+)
 @json_option("with --follow, bare events, one per line")
 @click.option("--follow", is_flag=True, help="Print further events as they happen, until Ctrl-C.")
 @interval_option
 @connection_options
 def events(limit: int, as_json: bool, follow: bool, interval: float, connection: Connection) -> None:
-    """Show what happened: what has attached, detached, restarted or was rejected, and when faults began and ended.
+    """Show what happened at a gateway: who attached, detached, restarted or was rejected, and when faults began and ended.
 
     The gateway remembers the last 200 events of each kind, until it ends, and looks for faults every five seconds.
 

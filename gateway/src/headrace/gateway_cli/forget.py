@@ -21,8 +21,8 @@ from headrace.terminal import (
 def forget(name: str, force: bool, as_json: bool, connection: Connection) -> None:
     """Forget the pipeline or the stream NAME.
 
-    A pipeline that is forgotten no longer holds acknowledgements of its streams. A stream, such as orders/0, is treated as if its
-    source had ended it permanently.
+    A pipeline that is forgotten no longer holds back acknowledgements of its streams. A stream, such as orders/0, is treated as
+    if its source had ended it permanently.
 
     Sources must keep what a stopped pipeline has not read. Forget a pipeline only if it will never run again: if it does, its
     messages may be gone. If its machine has failed, its lease expires after a while; --force does not wait for that.

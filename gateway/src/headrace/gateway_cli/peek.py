@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.contract.limits import MAX_PEEK
-from headrace.gateway_cli.options import form_option
-from headrace.gateway_cli.previews import preview_lines
+from headrace.gateway_cli.previews import form_option, preview_lines
 from headrace.terminal import (
     Connection,
     ProgramCommand,
@@ -26,7 +25,12 @@ if TYPE_CHECKING:
 @click.command(cls=ProgramCommand)
 @click.argument("stream")
 @click.option(
-    "--limit", type=click.IntRange(0, MAX_PEEK), default=10, show_default=True, help="End after this many messages; 0: never."
+    "--limit",
+    type=click.IntRange(0, MAX_PEEK),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="End after this many messages; with 0, never.",
 )
 @form_option
 @json_option("samples before it, one per line")

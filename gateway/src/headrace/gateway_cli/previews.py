@@ -5,13 +5,16 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headrace.gateway_status.messages import ContentDocument, MessagePreviewDocument, PreviewDocument
+import click
 
 from headrace.terminal import counted
 
+if TYPE_CHECKING:
+    from headrace.gateway_status.messages import ContentDocument, MessagePreviewDocument, PreviewDocument
+
 FORMS = ("auto", "text", "json", "hex")
 """How a value is shown; auto is JSON or text if it is one of them, and otherwise hex."""
+form_option = click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
 _HEX_WIDTH = 16
 
 

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.gateway_cli.options import interval_option, watch_option
-from headrace.gateway_cli.watching import watch_json, watch_view
+from headrace.gateway_cli.watching import interval_option, watch_json, watch_option, watch_view
 from headrace.terminal import (
     CALL_TIMEOUT_S,
     EXIT_FAILED,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 @click.command(cls=ProgramCommand)
 @json_option("with --watch, bare documents, one per line")
 @watch_option
-@click.option("--check", is_flag=True, help="Exit with 1 if something is wrong; a pause or a start is not.")
+@click.option("--check", is_flag=True, help="Exit with 1 if something is wrong; a pause or a start does not count.")
 @interval_option
 @connection_options
 @click.pass_context
@@ -98,7 +97,7 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
       state (connecting, running, degraded, waiting) or null, errors [message,
       age_ms, stream], oldest first.
       paused is null or {part, by, age_ms}.
-      A position is null or {epoch, sequence, cursor (base64 or null)}.
+      A position is null or {epoch, sequence, moves, cursor (base64 or null)}.
     """
     if watch and check:
         raise Failure("--check and --watch exclude each other: --check asks once", EXIT_INVALID)

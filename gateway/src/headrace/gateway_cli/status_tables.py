@@ -48,6 +48,7 @@ def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield from _reported(document["sessions"])
     yield _pipelines(document["pipelines"])
     yield from last_error_lines(document["pipelines"], "pipeline")
+    yield from _series(document["pipelines"])
     if document["sinks"]:
         yield _sinks(document["sinks"])
         yield from last_error_lines(document["sinks"], "sink")
@@ -138,6 +139,17 @@ def _sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
             f"{session['linger_ms']} ms",
         )
     return table if sessions else _none("sessions")
+
+
+def _series(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """The counters and histograms of applications, if there are any. Gateways of an earlier release know none."""
+    table = new_table("counters", "pipeline", "counter", "value", "#count", "#mean")
+    for pipeline in pipelines:
+        for one in pipeline.get("series", ()):
+            mean = "-" if one["sum"] is None or not one["count"] else f"{one['sum'] / one['count']:,.6g}"
+            table.add_row(pipeline["pipeline"], one["metric"], one["value"] or "-", f"{one['count']:,}", mean)
+    if table.row_count:
+        yield table
 
 
 def _sink_sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:

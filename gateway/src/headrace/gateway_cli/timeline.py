@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.contract.limits import MAX_BATCHES
-from headrace.gateway_cli.options import interval_option, watch_option
-from headrace.gateway_cli.watching import watch_json, watch_view
+from headrace.gateway_cli.watching import interval_option, watch_json, watch_option, watch_view
 from headrace.terminal import (
     CALL_TIMEOUT_S,
     EXIT_INVALID,
@@ -32,8 +31,17 @@ _MAX_NAMES = 10
 
 @click.command(cls=ProgramCommand)
 @click.argument("pipeline", required=False)
-@click.option("--limit", type=click.IntRange(1, MAX_BATCHES), default=20, show_default=True, help="How many micro-batches.")
-@click.option("--batch", type=click.IntRange(min=0), help="Show one micro-batch with its streams, among the last 500.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_BATCHES),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="How many of the last micro-batches to show.",
+)
+@click.option(
+    "--batch", type=click.IntRange(min=0), metavar="N", help="Show one micro-batch with its streams, among the last 500."
+)
 @json_option("with --watch, bare documents, one per line")
 @watch_option
 @interval_option

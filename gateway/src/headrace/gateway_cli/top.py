@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.gateway_cli.options import interval_option
 from headrace.gateway_cli.status import fetch_status
+from headrace.gateway_cli.watching import interval_option
 from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramCommand, as_typed, connection_options
 
 if TYPE_CHECKING:

@@ -5,10 +5,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from headrace.terminal import Failure, console, duration_text, print_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+interval_option = click.option(
+    "--interval-seconds",
+    "interval",
+    type=click.FloatRange(min=0.1),
+    metavar="N",
+    default=1.0,
+    show_default=True,
+    help="Time between refreshes.",
+)
+watch_option = click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
 
 
 def watch_view(fetch: Callable[[], "RenderableType"], interval: float) -> None:

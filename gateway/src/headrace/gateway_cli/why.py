@@ -21,7 +21,9 @@ _SEQUENCE = click.IntRange(0, MAX_SEQUENCE)
 @click.command(cls=ProgramCommand)
 @click.argument("stream")
 @click.argument("sequence", type=_SEQUENCE, required=False)
-@click.option("--epoch", type=_SEQUENCE, help="The epoch of the sequence, of a redelivering source; the latest if omitted.")
+@click.option(
+    "--epoch", type=_SEQUENCE, metavar="N", help="For a redelivering source: the epoch of SEQUENCE.  [default: the latest]"
+)
 @json_option()
 @connection_options
 def why(stream: str, epoch: int | None, sequence: int | None, as_json: bool, connection: Connection) -> None:

@@ -17,7 +17,7 @@ from headrace.gateway_status.document import (
 )
 from headrace.gateway_status.fields import Fields, time_text
 from headrace.gateway_status.last_errors import NONE, LastErrors
-from headrace.protocol.v1.admin_documents import DeploymentDocument, PositionDocument, TransactionDocument
+from headrace.protocol.v1.admin_documents import DeploymentDocument, PositionDocument, SeriesDocument, TransactionDocument
 from headrace.protocol.v1.admin_pb2 import (
     DeploymentStatus,
     GatewayStatus,
@@ -32,7 +32,7 @@ from headrace.protocol.v1.admin_pb2 import (
     StreamStatus,
 )
 from headrace.protocol.v1.frame_pb2 import Position
-from headrace.protocol.v1.metrics_pb2 import StepMetrics
+from headrace.protocol.v1.metrics_pb2 import MetricSeries, StepMetrics
 from headrace.protocol.v1.sink_pb2 import Transaction
 
 _OF_REPORTED = tuple(ReportedDocument.__annotations__)
@@ -42,8 +42,9 @@ _position = Fields(PositionDocument, Position.DESCRIPTOR)
 _reported = Fields(ReportedDocument, ReportedStatus.DESCRIPTOR, "state_age_ms", *NONE)
 _session = Fields(SessionDocument, SessionStatus.DESCRIPTOR, *_OF_REPORTED)
 _sink_session = Fields(SinkSessionDocument, SinkSessionStatus.DESCRIPTOR, *_OF_REPORTED)
-_pipeline = Fields(PipelineDocument, PipelineStatus.DESCRIPTOR, "committed", "steps", *NONE)
+_pipeline = Fields(PipelineDocument, PipelineStatus.DESCRIPTOR, "committed", "steps", "series", *NONE)
 _step = Fields(StepDocument, StepMetrics.DESCRIPTOR, "time_ms")
+_series = Fields(SeriesDocument, MetricSeries.DESCRIPTOR)
 _sink = Fields(SinkDocument, SinkStatus.DESCRIPTOR, "committed", "lost", *NONE)
 _lost_vote = Fields(LostVoteDocument, LostVote.DESCRIPTOR, *TransactionDocument.__annotations__)
 _transaction = Fields(TransactionDocument, Transaction.DESCRIPTOR)
@@ -103,7 +104,8 @@ def _pipeline_document(pipeline: PipelineStatus, errors: LastErrors) -> Pipeline
     committed = {one.stream: _position(one.position) if one.HasField("position") else None for one in pipeline.committed}
     steps = [_step(step, {"time_ms": step.time_us // 1000}) for step in pipeline.metrics.steps]
     error = errors.of_part(f"pipeline {pipeline.pipeline}", pipeline)
-    return _pipeline(pipeline, {"committed": committed, "steps": steps, **error})
+    series = [_series(one) for one in pipeline.metrics.series]
+    return _pipeline(pipeline, {"committed": committed, "steps": steps, "series": series, **error})
 
 
 def _sink_document(sink: SinkStatus, errors: LastErrors) -> SinkDocument:

@@ -15,6 +15,7 @@ from headrace.protocol.v1.admin_documents import (
     PositionDocument,
     ProblemFields,
     ReportedFields,
+    SeriesDocument,
     SessionFields,
     SinkFields,
     SinkSessionFields,
@@ -77,6 +78,7 @@ class PipelineDocument(PipelineFields, LastErrorFields):
 
     committed: dict[str, PositionDocument | None]
     steps: list[StepDocument]
+    series: list[SeriesDocument]
 
 
 class LostVoteDocument(LostVoteFields, TransactionDocument):

@@ -10,7 +10,7 @@ mod store;
 use std::io;
 use std::process::ExitCode;
 
-use headrace::{BoxError, Connector, Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink, log_level, run};
+use headrace::{BoxError, Connector, Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink, run};
 use tokio::task::block_in_place;
 
 use crate::options::{Options, USAGE};
@@ -73,7 +73,6 @@ impl TwoPhaseSink for Archive {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_max_level(log_level()).with_writer(io::stderr).init();
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(error) => {

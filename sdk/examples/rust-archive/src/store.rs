@@ -188,7 +188,7 @@ impl Store {
             durable::sync(&self.folder.join(".prepared"))?;
         } else if size != commit.before {
             return Err(format!(
-                "{} has {size} bytes, but a commit was changing it from {} to {}: was it edited?",
+                "the size of {} is {size}, but a commit was changing it from {} to {}: was it edited?",
                 commit.file, commit.before, commit.after
             )
             .into());
@@ -214,7 +214,7 @@ impl Store {
         file.sync_all()?;
         let size = file.stream_position()?;
         if size != commit.after {
-            return Err(format!("{} has {size} bytes instead of {}", next.display(), commit.after).into());
+            return Err(format!("the size of {} is {size} instead of {}", next.display(), commit.after).into());
         }
         Ok(durable::rename(&next, &path)?)
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fs, io};
 
-use headrace::{Connector, Health, Settings, State, log_level};
+use headrace::{Connector, Health, Settings, State, log_to_stderr};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -29,7 +29,10 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_max_level(log_level()).with_writer(io::stderr).init();
+    if let Err(error) = log_to_stderr() {
+        eprintln!("Error: {error}");
+        return ExitCode::from(2);
+    }
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(error) => {
@@ -136,7 +139,7 @@ async fn report(buffer: Arc<Buffer>, health: Health) {
         let [dropped, oversized, unparsed] = std::array::from_fn(|at| total[at] - before[at]);
         before = total;
         if dropped > 0 {
-            let reason = format!("{dropped} datagrams dropped within 10 s: the buffer was full");
+            let reason = format!("datagrams dropped within 10 s: {dropped}; the buffer was full");
             tracing::warn!(dropped, in_all = total[0], "datagrams dropped: the buffer was full");
             health.error("", reason.as_str());
             health.set(State::Degraded, reason);

@@ -61,7 +61,7 @@ pub fn rfc3339(text: &[u8]) -> Option<i64> {
 }
 
 /// A time of RFC 3164, such as `Oct 11 22:14:15`, at the beginning of a text; also what follows it. `Oct 11 2003 22:14:15` and
-/// fractions of a second occur, too. The year is that in which it is nearest to `received`, and the zone is `offset` seconds
+/// fractions of a second occur, too. Its year makes it nearest to `received`, and its zone is `offset` seconds
 /// east of UTC.
 pub fn rfc3164(text: &[u8], received: i64, offset: i64) -> Option<(i64, &[u8])> {
     let month = 1 + MONTHS.iter().position(|name| text.get(..3).is_some_and(|month| month.eq_ignore_ascii_case(name)))? as i64;

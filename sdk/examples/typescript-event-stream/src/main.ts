@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 
-import { Health, jsonLogger, run } from "@headrace/sdk";
+import { Health, stderrLogger, run } from "@headrace/sdk";
 
 import { EventStream } from "./event_stream.js";
 import { appendTo } from "./oversized.js";
@@ -48,7 +48,7 @@ async function main(): Promise<number> {
       idleMs: positive("--idle-seconds", values["idle-seconds"]) * 1000,
       ...(values.oversized !== undefined && { keepOversized: appendTo(values.oversized) }),
       health,
-      logger: jsonLogger,
+      logger: stderrLogger,
     });
   } catch (error) {
     process.stderr.write(`Error: ${(error as Error).message}\n\n${USAGE}`);

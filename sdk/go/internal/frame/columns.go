@@ -19,8 +19,8 @@ const (
 	MaxTime = 253_402_300_799_999_999
 	// MaxDelta is the largest distance between the sequences of two neighbours in a frame.
 	MaxDelta = math.MaxUint32
-	// MaxCursorBytes is the size of the largest cursor.
-	MaxCursorBytes = 4096
+	// UnannouncedCursorBytes is the size of the largest cursor at a gateway that announces none.
+	UnannouncedCursorBytes = 4096
 	// MaxSequence is the largest sequence.
 	MaxSequence = math.MaxInt64
 

@@ -62,7 +62,7 @@ func Check(f *pb.Frame) error {
 		return fmt.Errorf("a frame without messages")
 	}
 	if deltas := len(f.GetSequenceDeltas()); deltas != 0 && deltas != 4*(count-1) {
-		return fmt.Errorf("sequence_deltas has %d bytes for %d messages", deltas, count)
+		return fmt.Errorf("sequence_deltas: %d bytes expected, %d arrived", 4*(count-1), deltas)
 	}
 	sequence := f.GetFirstSequence()
 	for delta := range Lengths(f.GetSequenceDeltas()) {
@@ -76,12 +76,12 @@ func Check(f *pb.Frame) error {
 		return fmt.Errorf("sequences from %d to %d: 2^63 - 1 is the largest", f.GetFirstSequence(), LastSequence(f))
 	}
 	if times := len(f.GetEventTimes()); times != 0 && times != 8*count {
-		return fmt.Errorf("event_times has %d bytes for %d messages", times, count)
+		return fmt.Errorf("event_times: %d bytes expected, %d arrived", 8*count, times)
 	}
 	headers := 0
 	if counts := f.GetHeaderCounts(); len(counts) != 0 {
 		if len(counts) != 4*count {
-			return fmt.Errorf("header_counts has %d bytes for %d messages", len(counts), count)
+			return fmt.Errorf("header_counts: %d bytes expected, %d arrived", 4*count, len(counts))
 		}
 		for number := range Lengths(counts) {
 			headers += int(number)
@@ -100,7 +100,7 @@ func Check(f *pb.Frame) error {
 		{"header_value", f.GetHeaderValues(), f.GetHeaderValueLengths(), headers, headers > 0},
 	} {
 		if len(column.lengths) != 4*column.entries && (column.required || len(column.lengths) != 0) {
-			return fmt.Errorf("%s_lengths has %d bytes for %d entries", column.name, len(column.lengths), column.entries)
+			return fmt.Errorf("%s_lengths: %d bytes expected, %d arrived", column.name, 4*column.entries, len(column.lengths))
 		}
 		sum := 0
 		for length := range Lengths(column.lengths) {
@@ -111,7 +111,7 @@ func Check(f *pb.Frame) error {
 			}
 		}
 		if sum != len(column.data) {
-			return fmt.Errorf("%s_lengths add up to %d of %d bytes", column.name, sum, len(column.data))
+			return fmt.Errorf("%s_lengths add up to %d, and the size of the column is %d", column.name, sum, len(column.data))
 		}
 	}
 	return checkTexts(f)

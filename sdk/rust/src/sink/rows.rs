@@ -77,7 +77,7 @@ pub enum RowError {
     #[error("the part was dropped")]
     Dropped,
     /// Rows are missing.
-    #[error("{arrived} rows of a part have arrived, but it has {expected}")]
+    #[error("messages of a part: {expected} expected, {arrived} arrived")]
     Incomplete {
         /// How many have arrived.
         arrived: u64,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::stream::poll_fn;
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
+use tracing::Instrument as _;
 
 use super::kind::Kind;
 use super::session::{Answers, serve};
@@ -99,9 +100,13 @@ impl<K: Kind> Served for ServedSink<K> {
             let Some(Response::Welcome(welcome)) = first else { return Err(no_welcome(task)) };
             tracing::info!(gateway = task.gateway, version = welcome.gateway_version, session = welcome.session, "connected");
             task.metrics.connected();
+            let session = tracing::error_span!("session", session = welcome.session);
             let answers = Answers::new(name, requests, task);
-            let mode = self.kind.begin(answers.clone(), task);
-            serve(task, mode, answers, welcome, responses).await
+            let serving = async {
+                let mode = self.kind.begin(answers.clone(), task);
+                serve(task, mode, answers, welcome, responses).await
+            };
+            serving.instrument(session).await
         })
     }
 }

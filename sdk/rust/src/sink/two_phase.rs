@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::kind::Kind;
 use super::queue::Queue;
@@ -66,7 +67,7 @@ impl<S: TwoPhaseSink> Kind for TwoPhase<S> {
         let (decisions, decided) = mpsc::channel(DECISIONS);
         let (closing, closed) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        tasks.spawn(decide(Arc::clone(self), answers.clone(), decided, closed));
+        tasks.spawn(decide(Arc::clone(self), answers.clone(), decided, closed).in_current_span());
         Handler {
             kind: Arc::clone(self),
             answers,
@@ -193,7 +194,7 @@ impl<S: TwoPhaseSink> Handler<S> {
             dropped: is_dropped,
             over: is_over,
         };
-        self.tasks.spawn(stage.run());
+        self.tasks.spawn(stage.run().in_current_span());
         self.parts.insert(id, Staging { part, queue, spill: Spill::default(), dropped, complete: false, over });
     }
 
@@ -281,7 +282,7 @@ impl<S: TwoPhaseSink> Stage<S> {
         let staged = AssertUnwindSafe(self.kind.sink.stage(&self.part, rows)).catch_unwind().await;
         let outcomes = staged.unwrap_or_else(|_| Err("stage() panicked".into()))?;
         if !taken.to_the_end {
-            return Err(format!("stage() returned after {} rows, before the end of the part", taken.rows).into());
+            return Err(format!("stage() returned before the end of the part: it took {} of its messages", taken.rows).into());
         }
         Ok(outcomes.checked(0, taken.rows)?)
     }

@@ -2,6 +2,7 @@
 
 mod credit;
 mod reader;
+mod repeats;
 mod sending;
 mod served;
 mod session;
@@ -24,9 +25,16 @@ pub(crate) use starts::KnownStarts;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
     /// The same position always yields the same messages: a file, a log.
+    ///
+    /// A growing key of a table is no position where several writers commit out of order: row 42 may be visible before row 41,
+    /// and a source that has passed 42 never reads 41. Stop at a missing key until all transactions that were open when the gap
+    /// was met have ended, or read only rows that are older than the longest transaction.
     Replayable,
     /// What was not acknowledged is delivered again, in no guaranteed order: a classic queue.
     Redelivering,
+    /// Everything follows a cursor, but not the same messages again, nor the same boundaries: a change feed. The SDK counts
+    /// sequences. The bytes of cursors must have the order of their places.
+    Resumable,
 }
 
 /// What remains in a source after the messages that it has yielded, for monitoring. `None` means unknown.

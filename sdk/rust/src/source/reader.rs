@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Duration, Instant, MissedTickBehavior, interval, sleep_until};
@@ -15,7 +16,7 @@ use crate::batch::{Batch, size_alone};
 use crate::error::Error;
 use crate::frame::MAX_SEQUENCE;
 use crate::item::Item;
-use crate::message::{Message, Position, check_time, not_after};
+use crate::message::{Message, Position, check_cursor, check_time, not_after};
 use crate::packed::Packed;
 use crate::settings::Settings;
 
@@ -30,6 +31,8 @@ pub(super) enum Event<T> {
     Batch(Box<Packed<T>>, OwnedSemaphorePermit),
     /// Nothing more at the moment, and what the source says of its backlog.
     CaughtUp(Option<Backlog>),
+    /// The cursor has moved without a message.
+    Cursor(Bytes),
     /// The source's backlog meanwhile.
     Backlog(Backlog),
     Ended {
@@ -103,6 +106,7 @@ pub(super) struct Reader<S: Source> {
     /// The sequence of the first message, if the source omits sequences.
     pub(super) next_sequence: u64,
     pub(super) max_frame_bytes: u64,
+    pub(super) max_cursor_bytes: usize,
     pub(super) settings: Settings,
     pub(super) pace: Arc<Pace>,
     pub(super) acks: Arc<Acks<S::Token>>,
@@ -120,6 +124,7 @@ struct Gathered<T> {
     next_sequence: u64,
     last: Option<u64>,
     began: Instant,
+    max_cursor_bytes: usize,
     /// Whether the source omits sequences by its kind.
     counted: bool,
 }
@@ -128,6 +133,7 @@ enum Step<T> {
     Progress,
     Full,
     CaughtUp,
+    Cursor(Bytes),
     Batch(Box<Batch<T>>),
     Unsendable(Box<Message<T>>, Error),
     Ended { gone: bool },
@@ -173,7 +179,8 @@ impl<S: Source> Reader<S> {
             next_sequence: self.next_sequence,
             last: None,
             began: Instant::now(),
-            counted: source.kind() == SourceKind::Redelivering,
+            max_cursor_bytes: self.max_cursor_bytes,
+            counted: source.kind() != SourceKind::Replayable,
         };
         let mut commands = self.commands.clone();
         let room = Arc::new(Semaphore::new(ROOM));
@@ -231,6 +238,9 @@ impl<S: Source> Reader<S> {
                         Step::Progress => {}
                         Step::Full => gathered.flush(&mut ready),
                         Step::CaughtUp => caught_up = true,
+                        Step::Cursor(cursor) => {
+                            gathered.move_cursor(cursor, &mut ready).map_err(|error| self.in_stream(error))?;
+                        }
                         Step::Batch(batch) => {
                             gathered.flush(&mut ready);
                             gathered.add_batch(*batch, self.max_frame_bytes, &mut ready).map_err(|error| self.in_stream(error))?;
@@ -289,6 +299,7 @@ impl<S: Source> Reader<S> {
                 None => match items.as_mut().poll_next(context) {
                     Poll::Ready(Some(Ok(Item::Message(message)))) => message,
                     Poll::Ready(Some(Ok(Item::Batch(batch)))) => return Poll::Ready(Step::Batch(batch)),
+                    Poll::Ready(Some(Ok(Item::Cursor(cursor)))) => return Poll::Ready(Step::Cursor(cursor)),
                     Poll::Ready(Some(Ok(Item::CaughtUp))) => return Poll::Ready(Step::CaughtUp),
                     Poll::Ready(Some(Ok(Item::Gone))) => return Poll::Ready(Step::Ended { gone: true }),
                     Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(error)),
@@ -368,7 +379,13 @@ impl<T> Gathered<T> {
         if let Err(error) = check_time(message.event_time) {
             return Some(Step::Unsendable(Box::new(message), error));
         }
-        if message.weight() as u64 + 8192 > max_bytes {
+        if let Some(cursor) = &message.cursor
+            && let Err(error) = check_cursor(sequence, cursor, self.max_cursor_bytes)
+        {
+            return Some(Step::Invalid(error));
+        }
+        let cursor_bytes = message.cursor.as_ref().map_or(0, Bytes::len);
+        if (message.weight() + cursor_bytes) as u64 + 4096 > max_bytes {
             match size_alone(&message, stream_id, sequence) {
                 Ok(size) if size as u64 > max_bytes => {
                     let error = Error::InvalidMessage(format!(
@@ -391,6 +408,19 @@ impl<T> Gathered<T> {
         None
     }
 
+    /// Adds a cursor to the message before it, or hands it over alone if that was handed over.
+    fn move_cursor(&mut self, cursor: Bytes, ready: &mut VecDeque<Ready<T>>) -> Result<(), Error> {
+        // What it stands after is received or sent: no message may have that sequence.
+        let last = self.last.unwrap_or(self.next_sequence - 1);
+        check_cursor(last, &cursor, self.max_cursor_bytes)?;
+        self.last = Some(last);
+        if self.batch.is_empty() {
+            ready.push_back(Ready::Event(Event::Cursor(cursor)));
+            return Ok(());
+        }
+        self.batch.cursor(cursor)
+    }
+
     /// Adds a batch that the source made.
     fn add_batch(&mut self, mut batch: Batch<T>, max_bytes: u64, ready: &mut VecDeque<Ready<T>>) -> Result<(), Error> {
         if batch.is_empty() {
@@ -402,8 +432,12 @@ impl<T> Gathered<T> {
         };
         self.check(first)?;
         self.check(first.saturating_add(batch.span))?;
+        for (at, cursor) in &batch.cursors {
+            check_cursor(first + u64::from(*at), cursor, self.max_cursor_bytes)?;
+        }
         batch.first = Some(first);
-        if batch.bytes() as u64 + 8192 > max_bytes {
+        let cursor_bytes = batch.cursors.iter().map(|(_, cursor)| cursor.len()).max().unwrap_or(0);
+        if (batch.bytes() + cursor_bytes) as u64 + 4096 > max_bytes {
             // A single message may be too large: they are looked at one by one.
             self.unpacked = batch.pack().into_messages()?.into();
             return Ok(());

@@ -23,6 +23,9 @@ pub(super) struct Limits {
     pub(super) frame_overhead: u64,
     /// Whether it takes several frames in one message.
     pub(super) joins: bool,
+    /// Whether it takes frames without messages.
+    pub(super) moves: bool,
+    pub(super) cursor_bytes: u32,
 }
 
 /// The messages to send.
@@ -164,6 +167,10 @@ impl Outbox {
                 let close = pb::CloseStream { stream_id, end_of_stream: true, gone };
                 Some((Some(Message::CloseStream(close)), Sent::Closed))
             }
+            Some(Entry::Cursor(cursor)) => {
+                let frame = self.limits.moves.then(|| Message::Frame(stream.cursor_frame(stream_id, cursor)));
+                Some((frame, Sent::Control))
+            }
             Some(Entry::CaughtUp(told)) => {
                 let nothing_left = stream.entries.is_empty();
                 Some((stream.backlog(stream_id, told, nothing_left).map(Message::Backlog), Sent::Control))
@@ -199,6 +206,7 @@ impl Outbox {
         if batch.len() == 0 {
             stream.entries.pop_front();
         }
+        stream.repeats.note(&frame);
         stream.sent(last, tokens.into_iter());
         self.credit.add(stream.lent.take());
         self.credit.spend(Credit { bytes: size + self.limits.frame_overhead, messages: u64::from(count) });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::stream::poll_fn;
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
+use tracing::Instrument as _;
 
 use super::{KnownStarts, Source, serve};
 use crate::call::{Finish, PROTOCOL_VERSION, Task, sdk};
@@ -60,7 +61,9 @@ impl<S: Source> Served for ServedSource<S> {
                 connector: self.source.connector().to_owned(),
                 connector_version: self.source.version().to_owned(),
                 instance: task.instance.clone(),
-                capabilities: vec![pb::Capability::Pace.into(), pb::Capability::Heartbeat.into(), pb::Capability::Frames.into()],
+                capabilities: [pb::Capability::Pace, pb::Capability::Heartbeat, pb::Capability::Frames, pb::Capability::Cursors]
+                    .map(i32::from)
+                    .to_vec(),
                 sdk: Some(sdk()),
             };
             // There is room: nothing else was sent.
@@ -76,7 +79,8 @@ impl<S: Source> Served for ServedSource<S> {
             let Some(Response::Welcome(welcome)) = first else { return Err(no_welcome(task)) };
             tracing::info!(gateway = task.gateway, version = welcome.gateway_version, session = welcome.session, "connected");
             task.metrics.connected();
-            serve(task, &self.source, &mut self.known, welcome, requests, responses).await
+            let session = tracing::error_span!("session", session = welcome.session);
+            serve(task, &self.source, &mut self.known, welcome, requests, responses).instrument(session).await
         })
     }
 }

@@ -8,9 +8,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tonic::Streaming;
+use tracing::Instrument as _;
 
 use super::credit::Credit;
 use super::reader::{Command, Event, Pace, Reader};
+use super::repeats::{News, Repeats};
 use super::sending::{Limits, Outbox, Sent};
 use super::stream::{Entry, Stream};
 use super::{KnownStarts, Source, SourceKind, starts};
@@ -18,7 +20,7 @@ use crate::call::{Finish, Task, goodbye_text, stopped};
 use crate::ending::error_of;
 use crate::error::{Ending, Error};
 use crate::health::Reporter;
-use crate::message::Position;
+use crate::message::{Position, UNANNOUNCED_CURSOR_BYTES};
 use crate::names::stream_name;
 use crate::protocol as pb;
 use crate::protocol::ingest_request::Message as Request;
@@ -28,6 +30,7 @@ const OWNED_RETRY: Duration = Duration::from_secs(1);
 const FIRST_LOST_RETRY: Duration = Duration::from_millis(500);
 const MAX_LOST_RETRY: Duration = Duration::from_secs(30);
 const GOODBYE: Duration = Duration::from_secs(1);
+const IGNORES: &str = "read ignores its position: it yields what was received before; begin after position.sequence";
 /// How many events of all readers may wait for the session.
 const EVENTS: usize = 64;
 
@@ -48,6 +51,11 @@ pub(crate) async fn serve<S: Source>(
         frame_messages: welcome.max_frame_messages.into(),
         frame_overhead: welcome.frame_overhead_bytes.into(),
         joins: welcome.capabilities.contains(&pb::Capability::Frames.into()),
+        moves: welcome.capabilities.contains(&pb::Capability::Cursors.into()),
+        cursor_bytes: match welcome.max_cursor_bytes {
+            0 => UNANNOUNCED_CURSOR_BYTES,
+            announced => announced,
+        },
     };
     let (events, inbox) = mpsc::channel(EVENTS);
     let mut session = Session {
@@ -174,10 +182,13 @@ impl<S: Source> Session<'_, S> {
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 },
                 Some(answer) = self.starting.join_next() => match answer {
-                    Ok((asked, Ok(starts))) => {
-                        self.known.learn(&asked, starts);
-                        self.say_starts();
-                    }
+                    Ok((asked, Ok(starts))) => match self.check_starts(&starts) {
+                        Ok(()) => {
+                            self.known.learn(&asked, starts);
+                            self.say_starts();
+                        }
+                        Err(error) => self.fail(error),
+                    },
                     Ok((_, Err(error))) => self.fail(error),
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 },
@@ -248,10 +259,12 @@ impl<S: Source> Session<'_, S> {
             self.known.acknowledged(&stream.partition, position);
         }
         let next_sequence = resume.as_ref().map_or(1, |position| position.sequence + 1);
-        let replayable = self.source.kind() == SourceKind::Replayable;
-        let position = resume.filter(|_| replayable && !skip_lost);
+        let redelivering = self.source.kind() == SourceKind::Redelivering;
+        let position = resume.filter(|_| !redelivering && !skip_lost);
         tracing::info!(stream = stream.name, after = position.as_ref().map(|position| position.sequence), "reading");
-        let position = if replayable { position } else { answer.earlier.map(Position::from) };
+        let is_replayable = self.source.kind() == SourceKind::Replayable;
+        stream.repeats = Repeats::after(position.as_ref().filter(|_| is_replayable));
+        let position = if redelivering { answer.earlier.map(Position::from) } else { position };
         let (commands, receiver) = watch::channel(Command::Read);
         stream.reader = Some(commands);
         let reader = Reader {
@@ -263,6 +276,7 @@ impl<S: Source> Session<'_, S> {
             acknowledged,
             next_sequence,
             max_frame_bytes: self.limits.frame_bytes,
+            max_cursor_bytes: self.limits.cursor_bytes as usize,
             settings: self.task.settings.clone(),
             pace: Arc::clone(&self.pace),
             acks: Arc::clone(&stream.acks),
@@ -270,7 +284,7 @@ impl<S: Source> Session<'_, S> {
             commands: receiver,
             previous: self.stopping.remove(&stream.partition),
         };
-        self.readers.spawn(reader.run());
+        self.readers.spawn(reader.run().in_current_span());
     }
 
     fn rejected(&mut self, reject: &pb::Reject) {
@@ -278,11 +292,11 @@ impl<S: Source> Session<'_, S> {
         let retry = Duration::from_millis(reject.retry_after_ms.into());
         match reject.reason() {
             pb::RejectReason::Reopen => {
-                tracing::info!(stream = stream.name, message = reject.message, "opening the stream again");
+                tracing::info!(stream = stream.name, reason = reject.message, "opening the stream again");
                 self.reopen(reject.stream_id, retry);
             }
             pb::RejectReason::Owned => {
-                tracing::warn!(stream = stream.name, message = reject.message, "another instance owns the stream; trying again");
+                tracing::warn!(stream = stream.name, reason = reject.message, "another instance owns the stream; trying again");
                 self.reopen(reject.stream_id, if retry.is_zero() { OWNED_RETRY } else { retry });
             }
             _ => {
@@ -300,6 +314,7 @@ impl<S: Source> Session<'_, S> {
         let entry = match event {
             Event::Batch(batch, room) => Entry::Batch(batch, room),
             Event::CaughtUp(backlog) => Entry::CaughtUp(backlog),
+            Event::Cursor(cursor) => Entry::Cursor(cursor),
             Event::Ended { gone } => Entry::Ended { gone },
             Event::Backlog(backlog) => {
                 if let Some(backlog) = stream.backlog(stream_id, Some(backlog), false) {
@@ -317,7 +332,7 @@ impl<S: Source> Session<'_, S> {
                 return self.fail(error);
             }
         };
-        stream.entries.push_back(entry);
+        stream.add(entry);
         self.outbox.make_due(stream_id);
     }
 
@@ -338,9 +353,18 @@ impl<S: Source> Session<'_, S> {
 
     fn sent(&mut self, sent: Sent) {
         if let Sent::Frame { stream_id, messages, bytes } = sent
-            && let Some(stream) = self.streams.get(&stream_id)
+            && let Some(stream) = self.streams.get_mut(&stream_id)
         {
             self.task.metrics.frame_sent(&stream.name, messages.into(), bytes);
+            while let Some(news) = stream.repeats.news() {
+                match news {
+                    News::Begins => {
+                        tracing::warn!(stream = stream.name, "{IGNORES}");
+                        self.task.health.error(&stream.name, IGNORES);
+                    }
+                    News::Passed(messages) => tracing::warn!(stream = stream.name, messages, "messages were sent again"),
+                }
+            }
         } else if let Sent::Closed = sent {
             let finished: Vec<u32> = self.streams.iter().filter(|(_, stream)| stream.finished()).map(|(id, _)| *id).collect();
             finished.into_iter().for_each(|stream_id| self.let_go_if_finished(stream_id));
@@ -376,7 +400,7 @@ impl<S: Source> Session<'_, S> {
         let open = self.current.len() + self.reopen.len();
         if open + fresh.len() > self.max_streams && !self.source.takes_turns() {
             return self.fail(Error::Invalid(format!(
-                "source {}: {} partitions, but the gateway allows {} streams in a session: distribute them over several \
+                "source {} has {} partitions, but the gateway limits a session to {}: split them over several \
                  instances, or let partitions that end take turns (takes_turns())",
                 self.source.name(),
                 open + fresh.len(),
@@ -403,6 +427,7 @@ impl<S: Source> Session<'_, S> {
         let kind = match self.source.kind() {
             SourceKind::Replayable => pb::SourceKind::Replayable,
             SourceKind::Redelivering => pb::SourceKind::Redelivering,
+            SourceKind::Resumable => pb::SourceKind::Resumable,
         };
         self.outbox.say(Request::OpenStream(pb::OpenStream {
             stream_id,
@@ -448,6 +473,20 @@ impl<S: Source> Session<'_, S> {
         if self.current.is_empty() || self.is_full {
             self.poll_at = Instant::now();
         }
+    }
+
+    fn check_starts(&self, starts: &HashMap<String, Position>) -> Result<(), Error> {
+        let most = self.limits.cursor_bytes as usize;
+        for (partition, start) in starts {
+            if let Some(cursor) = start.cursor.as_ref().filter(|cursor| cursor.len() > most) {
+                return Err(Error::Invalid(format!(
+                    "source {}: starts() gives partition {partition:?} a cursor of {} bytes; the gateway accepts at most {most}",
+                    self.source.name(),
+                    cursor.len()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Answers StartsWanted with the starts of all streams that are opened or parked, once all are known.

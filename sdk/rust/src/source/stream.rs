@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::Backlog;
 use super::credit::Credit;
 use super::reader::{Acks, Command};
+use super::repeats::Repeats;
 use crate::message::Position;
 use crate::packed::Packed;
 use crate::protocol as pb;
@@ -18,6 +20,8 @@ pub(super) enum Entry<T> {
     /// A batch, and the room that it takes until it is sent.
     Batch(Box<Packed<T>>, #[allow(dead_code)] OwnedSemaphorePermit),
     CaughtUp(Option<Backlog>),
+    /// The cursor has moved without a message.
+    Cursor(Bytes),
     Ended {
         gone: bool,
     },
@@ -43,8 +47,11 @@ pub(super) struct Stream<T> {
     pub(super) close_sent: bool,
     pub(super) gone: bool,
     epoch: u64,
+    pub(super) repeats: Repeats,
     resume: Option<u64>,
     acknowledged: Option<u64>,
+    /// How often the cursor had moved at what was acknowledged.
+    moves: u64,
     last_sent: Option<u64>,
     tokens: VecDeque<(u64, T)>,
     backlog_sent: Option<pb::Backlog>,
@@ -65,8 +72,10 @@ impl<T> Stream<T> {
             close_sent: false,
             gone: false,
             epoch: 0,
+            repeats: Repeats::default(),
             resume: None,
             acknowledged: None,
+            moves: 0,
             last_sent: None,
             tokens: VecDeque::new(),
             backlog_sent: None,
@@ -82,15 +91,17 @@ impl<T> Stream<T> {
         let (resume, acknowledged) = (current(&answer.resume), current(&answer.acknowledged));
         self.resume = resume.as_ref().map(|position| position.sequence);
         self.acknowledged = acknowledged.as_ref().map(|position| position.sequence);
+        self.moves = answer.acknowledged.as_ref().map_or(0, |position| position.moves);
         (resume, acknowledged)
     }
 
     /// Takes an acknowledgement, and passes it to the reader; `None` if it is old.
     pub(super) fn acknowledge(&mut self, position: pb::Position) -> Option<Position> {
-        if position.epoch != self.epoch || self.acknowledged >= Some(position.sequence) {
+        let reached = (self.acknowledged, self.moves);
+        if position.epoch != self.epoch || reached >= (Some(position.sequence), position.moves) {
             return None;
         }
-        self.acknowledged = Some(position.sequence);
+        (self.acknowledged, self.moves) = (Some(position.sequence), position.moves);
         let position = Position::from(position);
         let count = self.tokens.iter().take_while(|(sequence, _)| *sequence <= position.sequence).count();
         self.acks.add(position.clone(), self.tokens.drain(..count).map(|(_, token)| token));
@@ -102,6 +113,23 @@ impl<T> Stream<T> {
         self.last_sent = Some(last);
         self.tokens.extend(tokens);
         self.asked = false;
+    }
+
+    /// Adds what its reader has handed over. After a batch, the latest cursor and the latest report that all is read count: a
+    /// source may move its cursor often while the batch waits for credit.
+    pub(super) fn add(&mut self, entry: Entry<T>) {
+        let kind = std::mem::discriminant(&entry);
+        let after = self.entries.iter().rposition(|entry| matches!(entry, Entry::Batch(..))).map_or(0, |at| at + 1);
+        if let Some(older) = (after..self.entries.len()).find(|at| std::mem::discriminant(&self.entries[*at]) == kind) {
+            self.entries.remove(older);
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// Returns a frame without messages, which moves the cursor of the place that the stream has reached.
+    pub(super) fn cursor_frame(&self, stream_id: u32, cursor: Bytes) -> pb::Frame {
+        let first_sequence = self.last_sent.or(self.resume).unwrap_or(0);
+        pb::Frame { stream_id, first_sequence, cursor: Some(cursor), ..pb::Frame::default() }
     }
 
     /// Whether messages were sent and not yet acknowledged.
@@ -151,5 +179,42 @@ impl<T> Stream<T> {
             _ => None,
         });
         batches.fold((0, 0), |sum, batch| (sum.0 + batch.0, sum.1 + batch.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+
+    #[tokio::test]
+    async fn cursors_without_messages_do_not_pile_up_behind_a_batch() {
+        let mut stream = Stream::<()>::new("0".into(), "idle/0".into());
+        let room = Arc::new(tokio::sync::Semaphore::new(2));
+        for _ in 0..2 {
+            let mut batch = Batch::new();
+            batch.push(b"waits for credit");
+            let permit = Arc::clone(&room).acquire_owned().await.expect("it is open");
+            stream.add(Entry::Batch(Box::new(batch.pack()), permit));
+            for number in 0..1000_u32 {
+                stream.add(Entry::Cursor(Bytes::copy_from_slice(&number.to_le_bytes())));
+                stream.add(Entry::CaughtUp(None));
+            }
+        }
+        assert_eq!(stream.entries.len(), 6);
+        let Entry::Cursor(latest) = &stream.entries[4] else { panic!("no cursor before the report") };
+        assert_eq!(latest.as_ref(), 999_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn a_cursor_replaces_one_of_the_same_message() {
+        let mut batch = Batch::<()>::new();
+        for value in [b"a", b"b"] {
+            batch.push(value);
+            for number in 0..1000_u32 {
+                batch.cursor(number.to_le_bytes().to_vec()).expect("it has a message");
+            }
+        }
+        assert_eq!(batch.cursors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1]);
     }
 }

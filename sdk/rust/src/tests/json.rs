@@ -93,7 +93,13 @@ pub(super) fn columns(frame: &pb::Frame) -> Value {
 
 fn position(value: &Value) -> Option<pb::Position> {
     let cursor = value["cursor"].as_str().map(|cursor| BASE64_STANDARD.decode(cursor).expect("base64").into());
-    value.is_object().then(|| pb::Position { epoch: number(&value["epoch"]), sequence: number(&value["sequence"]), cursor })
+    value.is_object().then(|| pb::Position {
+        epoch: number(&value["epoch"]),
+        sequence: number(&value["sequence"]),
+        moves: number(&value["moves"]),
+        cursor,
+        ..pb::Position::default()
+    })
 }
 
 fn credit(value: &Value) -> Option<pb::Credit> {
@@ -111,6 +117,7 @@ pub(super) fn to_source(kind: &str, value: &Value, stream_id: impl Fn(&Value) ->
             gateway_version: "0".to_owned(),
             session: text(&value["session"]),
             max_frame_bytes: number(&value["max_frame_bytes"]),
+            max_cursor_bytes: number(&value["max_cursor_bytes"]) as u32,
             max_frame_messages: number(&value["max_frame_messages"]) as u32,
             max_streams: number(&value["max_streams"]) as u32,
             credit: credit(&value["credit"]),

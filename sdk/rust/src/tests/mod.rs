@@ -4,6 +4,7 @@ mod close;
 mod environment;
 mod gateway;
 mod json;
+mod logs;
 mod script;
 mod sink;
 mod source;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_stream::try_stream;
-use futures_util::stream::{self, Stream};
+use futures_util::stream::{self, Stream, StreamExt};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
@@ -45,7 +45,11 @@ impl Source for Shared {
     }
 
     fn kind(&self) -> SourceKind {
-        if self.0.is_redelivering() { SourceKind::Redelivering } else { SourceKind::Replayable }
+        match self.0.script["kind"].as_str() {
+            Some("redelivering") => SourceKind::Redelivering,
+            Some("resumable") => SourceKind::Resumable,
+            _ => SourceKind::Replayable,
+        }
     }
 
     fn chooses_start(&self) -> bool {
@@ -73,6 +77,8 @@ impl Source for Shared {
                 // The last position in a checkpoint is known once something was settled, and is no place to continue from.
                 assert_eq!(position.as_ref().is_some_and(|earlier| earlier.epoch > 0), !declared.settled.lock().expect("no panic").is_empty());
             }
+            let is_resumable = declared.script["kind"] == "resumable";
+            let place = position.as_ref().and_then(|position| position.cursor.clone()).unwrap_or_default();
             let resume = position.filter(|_| !declared.is_redelivering()).map(|position| position.sequence);
             if declared.script["partitions"][&partition]["pruned"] == true && resume.is_some_and(|resume| resume + 1 < first) {
                 Err(ReadError::PositionLost { earliest: Some(first), reason: "pruned".to_owned() })?;
@@ -85,7 +91,11 @@ impl Source for Shared {
                 while let Some(declared) = messages.get(at) {
                     at += 1;
                     let message = message(declared);
-                    if message.sequence.is_none() || message.sequence > resume {
+                    let follows = match &message.cursor {
+                        Some(cursor) if is_resumable => *cursor > place,
+                        _ => message.sequence.is_none() || message.sequence > resume,
+                    };
+                    if follows {
                         yield message.into();
                     }
                 }
@@ -483,6 +493,77 @@ impl Source for Many {
 }
 
 #[tokio::test]
+async fn a_source_that_ignores_its_position_is_reported() {
+    let mut gateway = Gateway::start().await;
+    let source = Many { partitions: vec!["0"], takes_turns: false };
+    let connector = start(&gateway, source, &Arc::new(Notify::new()));
+    let mut call = gateway.source().await;
+    greet(&mut call, 1 << 20, 1000, 1 << 20, Vec::new()).await;
+    let Some(Request::OpenStream(open)) = next(&mut call).await else { panic!("no OpenStream") };
+    let resume = Some(pb::Position { sequence: 5, ..pb::Position::default() });
+    let opened = pb::StreamOpened { stream_id: open.stream_id, resume, ..pb::StreamOpened::default() };
+    call.send(pb::IngestResponse { message: Some(Answer::StreamOpened(opened)) }).await;
+    let mut errors = Vec::new();
+    while errors.is_empty() {
+        if let Some(Request::Report(report)) = call.next().await.expect("a message").message {
+            errors = report.errors;
+        }
+    }
+    assert!(errors[0].message.starts_with("read ignores its position"), "{errors:?}");
+    assert_eq!(errors[0].stream, "many/0");
+    connector.abort();
+}
+
+struct Idle(Arc<Mutex<Vec<Position>>>);
+
+impl Source for Idle {
+    type Token = ();
+
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn read(&self, _: &str, _: Option<Position>) -> impl Stream<Item = Result<Item, ReadError>> + Send {
+        stream::iter([Ok(Item::Cursor("idle".into()))]).chain(stream::pending())
+    }
+
+    async fn acknowledged(&self, _: &str, position: &Position) -> Result<(), BoxError> {
+        self.0.lock().expect("no panic").push(position.clone());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_moves_without_a_message_and_is_acknowledged_at_the_same_sequence() {
+    let mut gateway = Gateway::start().await;
+    let (stop, seen) = (Arc::new(Notify::new()), Arc::new(Mutex::new(Vec::new())));
+    let connector = start(&gateway, Idle(Arc::clone(&seen)), &stop);
+    let mut call = gateway.source().await;
+    greet(&mut call, 1 << 20, 1000, 1 << 20, vec![pb::Capability::Cursors.into()]).await;
+    let Some(Request::OpenStream(open)) = next(&mut call).await else { panic!("no OpenStream") };
+    let resume = Some(pb::Position { sequence: 41, ..pb::Position::default() });
+    let opened = pb::StreamOpened { stream_id: open.stream_id, resume, ..pb::StreamOpened::default() };
+    call.send(pb::IngestResponse { message: Some(Answer::StreamOpened(opened)) }).await;
+    let Some(Request::Frame(frame)) = next(&mut call).await else { panic!("no frame") };
+    assert_eq!((frame.count, frame.first_sequence, frame.cursor.as_deref()), (0, 41, Some(b"idle".as_slice())));
+    for moves in [1, 2] {
+        let position = Some(pb::Position { sequence: 41, cursor: frame.cursor.clone(), moves, ..pb::Position::default() });
+        let ack = pb::Ack { streams: vec![pb::ack::Stream { stream_id: open.stream_id, position }], credit: None };
+        call.send(pb::IngestResponse { message: Some(Answer::Ack(ack)) }).await;
+        within(async {
+            while seen.lock().expect("no panic").len() < moves as usize {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+    stop.notify_one();
+    assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));
+    call.end();
+    within(connector).await.expect("no panic").expect("no error");
+}
+
+#[tokio::test]
 async fn small_frames_that_wait_for_credit_share_a_message_if_the_gateway_takes_them() {
     for capabilities in [vec![pb::Capability::Frames.into()], Vec::new()] {
         let takes = !capabilities.is_empty();
@@ -559,7 +640,7 @@ async fn partitions_take_turns() {
 #[tokio::test]
 async fn partitions_that_cannot_be_meant_end_the_connector() {
     for (partitions, wanted) in [
-        (vec!["0", "1", "2", "3", "4"], "source many: 5 partitions, but the gateway allows 4 streams"),
+        (vec!["0", "1", "2", "3", "4"], "source many has 5 partitions, but the gateway limits a session to 4"),
         (vec!["0", "0"], "source many: partitions() lists \"0\" twice"),
     ] {
         let mut gateway = Gateway::start().await;

@@ -49,7 +49,9 @@ export function refusals(outcomes: Outcomes, first: bigint, count: number): Refu
   if (!Array.isArray(outcomes))
     throw new InvalidOutcomesError(`outcomes are an array or undefined, not ${typeof outcomes}`);
   if (outcomes.length !== count) {
-    throw new InvalidOutcomesError(`${outcomes.length} outcomes for ${count} messages: return one for each message`);
+    throw new InvalidOutcomesError(
+      `return one outcome for each message, or undefined if all are written: ${count} expected, ${outcomes.length} returned`,
+    );
   }
   const refused: RefusedMessage[] = [];
   for (const [place, outcome] of outcomes.entries()) {
@@ -67,6 +69,6 @@ export function refusals(outcomes: Outcomes, first: bigint, count: number): Refu
 /** Throws {@link InvalidMessageError} if messages of a part are missing. */
 export function checkWhole(arrived: number, messages: bigint): void {
   if (BigInt(arrived) !== messages) {
-    throw new InvalidMessageError(`${arrived} messages of a part have arrived, and it has ${messages}`);
+    throw new InvalidMessageError(`messages of a part: ${messages} expected, ${arrived} arrived`);
   }
 }

@@ -37,7 +37,8 @@ export class SpillFile {
     const bytes = Buffer.allocUnsafe(length);
     for (let done = 0; done < length;) {
       const { bytesRead } = await file.read(bytes, done, length - done, at + done);
-      if (bytesRead === 0) throw new Error(`a temporary file ends at ${at + done}: ${length - done} bytes are missing`);
+      if (bytesRead === 0)
+        throw new Error(`a temporary file ends at ${at + done}, within a frame that ends at ${at + length}`);
       done += bytesRead;
     }
     return fromBinary(FrameSchema, bytes);

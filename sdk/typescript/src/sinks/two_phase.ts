@@ -173,7 +173,9 @@ export class TwoPhaseHandler implements Handler {
     try {
       const outcomes = await this.sink.stage(part, rowsOf(staging));
       if (!staging.isExhausted) {
-        throw new InvalidOutcomesError(`stage() returned after ${staging.taken} messages, before the end of the part`);
+        throw new InvalidOutcomesError(
+          `stage() returned before the end of the part: it took ${staging.taken} of its messages`,
+        );
       }
       const refused = refusals(outcomes, 0n, staging.taken);
       staging.isStaged = true;

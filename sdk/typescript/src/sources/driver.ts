@@ -1,7 +1,7 @@
 import type { Calls } from "../calls.js";
 import { describe, HeadraceError, InvalidSourceError, SourceFailedError } from "../errors.js";
 import { streamName } from "../names.js";
-import type { Source, Starts } from "../source.js";
+import type { ReplayableSource, Source, Starts } from "../source.js";
 import { KnownStarts } from "./starts.js";
 
 /** A source, checked, and what outlives its sessions. */
@@ -28,7 +28,7 @@ export class Driver {
     this.name = source.name;
     this.connector = source.connector ?? source.name;
     this.version = source.version ?? "0";
-    this.choosesStart = source.kind !== "redelivering" && source.starts !== undefined;
+    this.choosesStart = isReplayable(source) && source.starts !== undefined;
     this.starts = new KnownStarts((partitions) => this.#askForStarts(partitions));
   }
 
@@ -50,7 +50,7 @@ export class Driver {
     }
     if (partitions.length > atMost && source.takesTurns !== true) {
       throw new InvalidSourceError(
-        `source ${this.name}: ${partitions.length} partitions, and the gateway allows a session ${atMost} streams; ` +
+        `source ${this.name} has ${partitions.length} partitions, but the gateway limits a session to ${atMost}: ` +
           "split them over several instances",
       );
     }
@@ -60,7 +60,7 @@ export class Driver {
 
   async #askForStarts(partitions: readonly string[]): Promise<Starts> {
     const { source } = this;
-    if (source.kind === "redelivering" || !source.starts) return {};
+    if (!isReplayable(source) || !source.starts) return {};
     return this.#ask("starts", async () => (await source.starts?.(partitions)) ?? {});
   }
 
@@ -72,4 +72,8 @@ export class Driver {
       throw new SourceFailedError(`source ${this.name}: ${method}() threw ${describe(error)}`, { cause: error });
     }
   }
+}
+
+function isReplayable(source: Source): source is ReplayableSource {
+  return source.kind === undefined || source.kind === "replayable";
 }

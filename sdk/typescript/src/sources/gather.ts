@@ -24,6 +24,8 @@ export interface FrameLimits {
   readonly targetMessages: number;
   /** The largest frame that the gateway accepts, in bytes. */
   readonly maxBytes: number;
+  /** The largest cursor that the gateway accepts, in bytes. */
+  readonly maxCursorBytes: number;
 }
 
 /** The messages that a stream has read and not sent yet, in columns. It is bounded: its reader stops while it is full. */
@@ -33,6 +35,7 @@ export class Gather {
   #capacity = SMALL;
   #next: Sequence;
   #last: Sequence | undefined;
+  #cursor: Uint8Array | undefined;
 
   /**
    * @param streamId - The id of the stream in frames.
@@ -88,8 +91,16 @@ export class Gather {
     this.#sealed.shift();
   }
 
+  /** Takes a cursor that has moved since the last message; undefined if none has. */
+  takeCursor(): Uint8Array | undefined {
+    const cursor = this.#cursor;
+    this.#cursor = undefined;
+    return cursor;
+  }
+
   /** Drops everything. */
   clear(): void {
+    this.#cursor = undefined;
     this.#open = undefined;
     this.#sealed = [];
   }
@@ -104,7 +115,9 @@ export class Gather {
     const sequence = this.#sequenceOf(message.sequence);
     this.#last = sequence;
     this.#next = plus(sequence, 1);
+    this.#cursor = undefined;
     try {
+      if (message.cursor) this.#checkCursor(message.cursor);
       if (weight(message) > this.limits.maxBytes / 2) this.#addLarge(message, sequence);
       else this.#columnsFor(sequence).add(message, sequence);
     } catch (error) {
@@ -125,13 +138,18 @@ export class Gather {
    */
   addBatch(batch: Batch): boolean {
     const count = countOf(batch);
-    if (count === 0) return true;
+    if (count === 0) {
+      if (batch.cursor) this.#moveCursor(batch.cursor);
+      return true;
+    }
     const steps = stepsOf(batch, count);
     if (steps === "wide" || hasLarge(batch.values, this.limits.maxBytes / 4)) return false;
     if (batch.keys !== undefined && hasLarge(batch.keys, this.limits.maxBytes / 4)) return false;
     const first = this.#sequenceOf(steps?.first);
     const columns = this.#columnsFor(first);
+    this.#cursor = undefined;
     try {
+      if (batch.cursor) this.#checkCursor(batch.cursor);
       columns.addBatch(batch, count, first, steps?.deltas);
     } catch (error) {
       if (columns.rows === 0) this.#open = undefined;
@@ -142,6 +160,25 @@ export class Gather {
     this.#next = plus(this.#last, 1);
     this.#sealIfEnough();
     return true;
+  }
+
+  /** Adds a cursor after the last message, or keeps it until the sender takes it if that message was taken. */
+  #moveCursor(cursor: Uint8Array): void {
+    this.#checkCursor(cursor);
+    // Nothing may follow with the sequence after which it stands.
+    this.#last ??= plus(this.#next, -1);
+    const columns = this.#open ?? this.#sealed.at(-1);
+    if (columns === undefined) this.#cursor = cursor;
+    else columns.moveCursor(cursor);
+  }
+
+  #checkCursor(cursor: Uint8Array): void {
+    const { maxCursorBytes } = this.limits;
+    if (cursor.length <= maxCursorBytes) return;
+    const after = this.#last ?? plus(this.#next, -1);
+    throw new InvalidMessageError(
+      `the cursor of sequence ${after} has ${cursor.length} bytes, and the gateway accepts at most ${maxCursorBytes}`,
+    );
   }
 
   #sequenceOf(given: Sequence | undefined): Sequence {
@@ -222,7 +259,9 @@ function countOf(batch: DeliveredBatch<unknown> | Batch): number {
   const tokens = "tokens" in batch ? batch.tokens : undefined;
   for (const [name, column] of Object.entries({ keys, eventTimes, messageIds, headers, tokens })) {
     if (column !== undefined && lengthOf(column) !== count) {
-      throw new InvalidMessageError(`a batch has ${count} values and ${lengthOf(column)} ${name}`);
+      throw new InvalidMessageError(
+        `${name} of a batch: ${count} expected, as many as values, ${lengthOf(column)} given`,
+      );
     }
   }
   checkPacked("values", batch.values);
@@ -236,7 +275,7 @@ function checkPacked(name: string, column: readonly (Bytes | null)[] | Packed): 
   for (const length of column.lengths) if (length !== NULL_LENGTH) sum += length;
   if (sum !== column.data.length) {
     throw new InvalidMessageError(
-      `the packed ${name} of a batch have ${column.data.length} bytes, and lengths of ${sum}`,
+      `the lengths of the packed ${name} add up to ${sum}, and the size of the data is ${column.data.length}`,
     );
   }
 }
@@ -248,14 +287,18 @@ function stepsOf(batch: Batch, count: number): Steps | "wide" | undefined {
   if (!isList(sequences)) {
     const { first, deltas } = sequences;
     if (deltas && deltas.length !== count - 1) {
-      throw new InvalidMessageError(`a batch has ${count} values and ${deltas.length} deltas: one fewer is needed`);
+      throw new InvalidMessageError(
+        `deltas of a batch: ${count - 1} expected, one fewer than values, ${deltas.length} given`,
+      );
     }
     if (deltas?.includes(0))
       throw new InvalidMessageError("a batch has a sequence delta of 0: sequences must increase");
     return { first, deltas };
   }
   if (sequences.length !== count) {
-    throw new InvalidMessageError(`a batch has ${count} values and ${sequences.length} sequences`);
+    throw new InvalidMessageError(
+      `sequences of a batch: ${count} expected, as many as values, ${sequences.length} given`,
+    );
   }
   const deltas = new Uint32Array(count - 1);
   for (let i = 1; i < count; i++) {

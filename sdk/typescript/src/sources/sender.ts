@@ -210,6 +210,11 @@ export class Sender {
     const now = performance.now();
     if (stream.gather.isEmpty) {
       this.#turnOver(stream);
+      const cursor = stream.closeSent ? undefined : stream.cursorFrame();
+      if (cursor !== undefined) {
+        if (stream.end !== undefined || stream.caughtUp) this.#makeDue(stream);
+        return { case: "frame", value: cursor };
+      }
       const backlog = stream.closeSent ? undefined : stream.takeBacklog();
       if (backlog !== undefined) {
         if (stream.end !== undefined) this.#makeDue(stream);

@@ -14,6 +14,7 @@ import {
 import type { Health } from "../health.js";
 import { streamName } from "../names.js";
 import type { Settings } from "../options.js";
+import { UNANNOUNCED_CURSOR_BYTES } from "../wire/columns.js";
 import type { Ending } from "../wire/ending.js";
 import { Reporter } from "../wire/reporter.js";
 import { Wakeup } from "../wire/wakeup.js";
@@ -24,10 +25,16 @@ import { Reader } from "./reader.js";
 import { Sender, type Write } from "./sender.js";
 import { fromWire, Stream, type StreamLimits } from "./stream.js";
 
+const KINDS = {
+  replayable: SourceKind.REPLAYABLE,
+  redelivering: SourceKind.REDELIVERING,
+  resumable: SourceKind.RESUMABLE,
+};
 const OWNED_RETRY_MS = 1000;
 const FIRST_LOST_RETRY_MS = 500;
 const MAX_LOST_RETRY_MS = 30_000;
 /** The share of the gateway's deadline after which a session that drains ends. */
+const IGNORES = "read ignores its position: it yields what was received before; begin after position.sequence";
 const DRAIN_SHARE = 0.9;
 const GOODBYE_MS = 1000;
 const TURN_MS = 50;
@@ -43,6 +50,8 @@ export class SourceSession {
   readonly #reporter: Reporter;
   /** Streams by id, as long as anything is expected of them. */
   readonly #streams = new Map<number, Stream>();
+  /** Streams whose source has ignored its position. */
+  readonly #repeating = new WeakSet<Stream>();
   /** The streams of partitions that are open, or are about to be opened again. */
   readonly #current = new Map<string, Stream>();
   readonly #ended = new Set<string>();
@@ -78,6 +87,8 @@ export class SourceSession {
       targetBytes: share(bytes, settings.frameBytes),
       targetMessages: share(messages, Math.min(settings.frameMessages, welcome.maxFrameMessages)),
       maxBytes: Number(welcome.maxFrameBytes),
+      maxCursorBytes: welcome.maxCursorBytes || UNANNOUNCED_CURSOR_BYTES,
+      movesCursors: welcome.capabilities.includes(Capability.CURSORS),
       maxMessages: welcome.maxFrameMessages,
       overhead: welcome.frameOverheadBytes,
     };
@@ -197,6 +208,7 @@ export class SourceSession {
     const earlier = answer.earlier && fromWire(answer.earlier);
     const position = source.kind === "redelivering" ? earlier : answer.skipLost ? undefined : resume;
     const after = source.kind === "redelivering" ? undefined : position?.sequence;
+    if (source.kind !== "redelivering") stream.begin(position);
     this.settings.logger.info("reading a stream", { stream: stream.name, after });
     stream.reader = new Reader({
       source,
@@ -297,13 +309,12 @@ export class SourceSession {
     const stream = new Stream(this.#nextId++, partition, streamName(this.driver.name, partition), this.#limits);
     this.#streams.set(stream.id, stream);
     this.#current.set(partition, stream);
-    const isRedelivering = this.driver.source.kind === "redelivering";
     this.#sender.say({
       case: "openStream",
       value: {
         streamId: stream.id,
         stream: stream.name,
-        kind: isRedelivering ? SourceKind.REDELIVERING : SourceKind.REPLAYABLE,
+        kind: KINDS[this.driver.source.kind ?? "replayable"],
         choosesStart: this.driver.choosesStart,
       },
     });
@@ -314,7 +325,7 @@ export class SourceSession {
     for (;;) {
       await this.#startsWanted.wait();
       if (this.#over.signal.aborted) return;
-      const starts = await this.driver.starts.of([...this.#current.keys()]);
+      const starts = await this.driver.starts.of([...this.#current.keys()], this.#limits.maxCursorBytes);
       const streams: { streamId: number; position?: MessageInitShape<typeof PositionSchema> }[] = [];
       for (const [partition, start] of starts) {
         const stream = this.#current.get(partition);
@@ -388,10 +399,22 @@ export class SourceSession {
   }
 
   #sent(stream: Stream): void {
+    if (stream.again > 0) this.#tellAgain(stream);
     if (stream.hasUnacknowledged) this.#lostInARow.delete(stream.partition);
     stream.reader?.wake();
     this.#forgetIfFinished(stream);
     this.#lookForEnd();
+  }
+
+  #tellAgain(stream: Stream): void {
+    if (!this.#repeating.has(stream)) {
+      this.#repeating.add(stream);
+      this.settings.logger.warn(IGNORES, { stream: stream.name });
+      this.#health.survived(new Error(IGNORES), stream.name);
+    }
+    if (stream.mayRepeat) return;
+    this.settings.logger.warn("messages were sent again", { stream: stream.name, messages: stream.again });
+    stream.again = 0;
   }
 
   /** Keeps nothing of a stream that has ended, or was closed for now, once all of it is acknowledged. */

@@ -1,7 +1,6 @@
 import { InvalidSourceError } from "../errors.js";
 import type { Starts } from "../source.js";
 import { MAX_SEQUENCE } from "../wire/sequence.js";
-import { MAX_CURSOR_BYTES } from "../wire/columns.js";
 
 /** Where a partition begins; undefined for its first message. */
 export interface Start {
@@ -40,18 +39,18 @@ export class KnownStarts {
   }
 
   /** Returns where partitions begin; throws {@link InvalidSourceError} if the source's answer is invalid. */
-  async of(partitions: readonly string[]): Promise<ReadonlyMap<string, Start | undefined>> {
+  async of(partitions: readonly string[], maxCursorBytes: number): Promise<ReadonlyMap<string, Start | undefined>> {
     const unknown = partitions.filter((partition) => !this.#starts.has(partition));
     if (unknown.length > 0) {
       const told = await this.ask(unknown);
-      check(told, unknown);
+      check(told, unknown, maxCursorBytes);
       for (const partition of unknown) this.#starts.set(partition, told[partition]);
     }
     return new Map(partitions.map((partition) => [partition, this.#starts.get(partition)]));
   }
 }
 
-function check(told: Starts, asked: readonly string[]): void {
+function check(told: Starts, asked: readonly string[], maxCursorBytes: number): void {
   for (const [partition, { sequence, cursor }] of Object.entries(told)) {
     if (!asked.includes(partition)) {
       throw new InvalidSourceError(`starts() names partition ${JSON.stringify(partition)}, which it was not asked for`);
@@ -61,8 +60,10 @@ function check(told: Starts, asked: readonly string[]): void {
         `starts() returns sequence ${String(sequence)} for partition ${partition}: a bigint from 0n to 2n ** 63n - 1n is needed`,
       );
     }
-    if (cursor && cursor.length > MAX_CURSOR_BYTES) {
-      throw new InvalidSourceError(`starts() returns a cursor of ${cursor.length} bytes: at most ${MAX_CURSOR_BYTES}`);
+    if (cursor && cursor.length > maxCursorBytes) {
+      throw new InvalidSourceError(
+        `starts() returns a cursor of ${cursor.length} bytes for partition ${partition}, and the gateway accepts at most ${maxCursorBytes}`,
+      );
     }
   }
 }

@@ -1,8 +1,9 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 
-import type { Position as WirePosition } from "../gen/headrace/protocol/v1/frame_pb.js";
+import type { FrameSchema, Position as WirePosition } from "../gen/headrace/protocol/v1/frame_pb.js";
 import type { BacklogSchema, CreditRequestSchema, StreamOpened } from "../gen/headrace/protocol/v1/source_pb.js";
 import type { Backlog, Position } from "../message.js";
+import type { Columns } from "../wire/columns.js";
 import { cutFitting, cutOne, encodeCut, take, type Cut } from "../wire/frame.js";
 import { cheapest, plus } from "../wire/sequence.js";
 import { Credit } from "./credit.js";
@@ -14,6 +15,8 @@ import { Tokens } from "./tokens.js";
 export interface StreamLimits extends FrameLimits {
   /** The largest frame that the gateway accepts, in messages. */
   readonly maxMessages: number;
+  /** Whether the gateway accepts frames without messages. */
+  readonly movesCursors: boolean;
   /** The credit that a frame uses besides its own bytes. */
   readonly overhead: number;
 }
@@ -40,12 +43,17 @@ export class Stream {
   end: ReadEnd | undefined;
   /** Whether a request for credit is in force: since the stream's last frame. */
   askedForCredit = false;
+  /** How many messages the source has yielded at or before its position, although they were received already. */
+  again = 0;
   readonly #lent = new Credit();
   readonly #tokens = new Tokens();
   #epoch = 0n;
   #resume: bigint | undefined;
+  /** The position that the source has, without a cursor, until it has yielded a later message. */
+  #floor: bigint | undefined;
   #lastSent: bigint | undefined;
   #acknowledged = -1n;
+  #moves = 0n;
   #backlog: Backlog | undefined;
   #caughtUp = false;
   #reported = "";
@@ -70,8 +78,21 @@ export class Stream {
       this.#resume = resume.sequence;
       this.gather = new Gather(this.id, this.limits, plus(cheapest(resume.sequence), 1));
     }
-    if (acknowledged) this.#acknowledged = acknowledged.sequence;
+    if (acknowledged) {
+      this.#acknowledged = acknowledged.sequence;
+      this.#moves = answer.acknowledged?.moves ?? 0n;
+    }
     return { resume, acknowledged };
+  }
+
+  /** Notes the position of a replayable source. With a cursor, it may yield again what follows the cursor. */
+  begin(position: Position | undefined): void {
+    this.#floor = position?.cursor === undefined ? position?.sequence : undefined;
+  }
+
+  /** Whether the source may still yield what precedes its position. */
+  get mayRepeat(): boolean {
+    return this.#floor !== undefined;
   }
 
   /** Whether something was read and not sent. */
@@ -125,11 +146,29 @@ export class Stream {
     this.releaseLent(session);
     session.spend(cut.size + overhead, count);
     const frame = { bytes: encodeCut(columns, this.id, cut), messages: count };
+    this.#countAgain(columns, cut);
     take(columns, cut);
     if (columns.at === columns.rows) this.gather.shift();
     this.#lastSent = BigInt(cut.last);
     this.askedForCredit = false;
     return frame;
+  }
+
+  #countAgain(columns: Columns, cut: Cut): void {
+    if (this.#floor === undefined) return;
+    let sequence = columns.firstSequence;
+    for (let row = cut.start; row < cut.stop && BigInt(sequence) <= this.#floor; row++) {
+      this.again++;
+      sequence = plus(sequence, columns.hasGaps ? (columns.deltas[row + 1] ?? 1) : 1);
+    }
+    if (BigInt(cut.last) > this.#floor) this.#floor = undefined;
+  }
+
+  /** A frame without messages, if the cursor has moved since the last message was sent; otherwise undefined. */
+  cursorFrame(): MessageInitShape<typeof FrameSchema> | undefined {
+    const cursor = this.gather.takeCursor();
+    if (cursor === undefined || !this.limits.movesCursors) return undefined;
+    return { streamId: this.id, firstSequence: this.#lastSent ?? this.#resume ?? 0n, cursor };
   }
 
   /** The request for credit for what waits. */
@@ -202,8 +241,10 @@ export class Stream {
    * @returns The position, if it is new.
    */
   acknowledge(position: WirePosition): Position | undefined {
-    if (position.epoch !== this.#epoch || position.sequence <= this.#acknowledged) return undefined;
+    const hasMoved = position.sequence === this.#acknowledged && position.moves > this.#moves;
+    if (position.epoch !== this.#epoch || (position.sequence <= this.#acknowledged && !hasMoved)) return undefined;
     this.#acknowledged = position.sequence;
+    this.#moves = position.moves;
     const acknowledged = fromWire(position);
     this.reader?.acknowledge(acknowledged, this.#tokens.takeThrough(position.sequence));
     return acknowledged;

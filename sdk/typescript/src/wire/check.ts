@@ -17,7 +17,7 @@ export function checkFrame(frame: Frame): void {
   checkColumn("message_ids", frame.messageIds, frame.messageIdLengths, count);
   checkTexts("message_ids", frame.messageIds, frame.messageIdLengths);
   if (frame.eventTimes.length !== 0 && frame.eventTimes.length !== count * 8) {
-    throw new InvalidMessageError(`event_times has ${frame.eventTimes.length} bytes, and there are ${count} messages`);
+    throw new InvalidMessageError(`event_times: ${count * 8} bytes expected, ${frame.eventTimes.length} arrived`);
   }
   let headers = 0;
   if (frame.headerCounts.length !== 0) {
@@ -27,7 +27,7 @@ export function checkFrame(frame: Frame): void {
   checkColumn("header_names", frame.headerNames, frame.headerNameLengths, headers);
   checkColumn("header_values", frame.headerValues, frame.headerValueLengths, headers);
   if (headers > 0 && (frame.headerNameLengths.length === 0 || frame.headerValueLengths.length === 0)) {
-    throw new InvalidMessageError(`a frame has ${headers} headers without names or values`);
+    throw new InvalidMessageError("a frame has headers without names or values");
   }
   if (words(frame.headerNameLengths).includes(NULL_LENGTH)) throw new InvalidMessageError("a header has no name");
   checkTexts("header_names", frame.headerNames, frame.headerNameLengths);
@@ -46,13 +46,16 @@ function checkDeltas({ firstSequence, sequenceDeltas, count }: Frame): void {
 
 function checkColumn(name: string, data: Uint8Array, lengths: Uint8Array, count: number): void {
   if (lengths.length === 0) {
-    if (data.length > 0) throw new InvalidMessageError(`${name} has ${data.length} bytes, and no lengths`);
+    if (data.length > 0) throw new InvalidMessageError(`${name} is not empty, and has no lengths`);
     return;
   }
   if (lengths.length !== count * 4) throw wrongLength(`the lengths of ${name}`, lengths, count);
   let sum = 0;
   for (const length of words(lengths)) if (length !== NULL_LENGTH) sum += length;
-  if (sum !== data.length) throw new InvalidMessageError(`${name} has ${data.length} bytes, and lengths of ${sum}`);
+  if (sum !== data.length)
+    throw new InvalidMessageError(
+      `the lengths of ${name} add up to ${sum}, and the size of the column is ${data.length}`,
+    );
 }
 
 function checkTexts(name: string, data: Uint8Array, lengths: Uint8Array): void {
@@ -66,5 +69,5 @@ function checkTexts(name: string, data: Uint8Array, lengths: Uint8Array): void {
 }
 
 function wrongLength(name: string, column: Uint8Array, count: number): InvalidMessageError {
-  return new InvalidMessageError(`${name} has ${column.length} bytes, and ${count} entries of 4 bytes are needed`);
+  return new InvalidMessageError(`${name}: ${count * 4} bytes expected, ${column.length} arrived`);
 }

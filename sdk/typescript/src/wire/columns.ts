@@ -13,8 +13,8 @@ import { distance, plus } from "./sequence.js";
 
 /** The largest distance between two sequences of one frame. */
 export const MAX_DELTA = 0xffff_ffff;
-/** The largest cursor, in bytes. */
-export const MAX_CURSOR_BYTES = 4096;
+/** The largest cursor at a gateway that announces none. */
+export const UNANNOUNCED_CURSOR_BYTES = 4096;
 
 const NULL_HIGH = -0x8000_0000;
 /** The first microsecond of the year 1, the earliest event time. */
@@ -232,10 +232,15 @@ export class Columns {
     }
   }
 
+  /** Sets the cursor after the last row. */
+  moveCursor(cursor: Uint8Array): void {
+    this.#cursor(this.rows - 1, cursor);
+  }
+
   #cursor(row: number, cursor: Uint8Array): void {
-    if (!(cursor instanceof Uint8Array) || cursor.length > MAX_CURSOR_BYTES) {
-      throw new InvalidMessageError(`a cursor must be a Uint8Array of at most ${MAX_CURSOR_BYTES} bytes`);
-    }
+    if (!(cursor instanceof Uint8Array)) throw new InvalidMessageError("a cursor must be a Uint8Array");
+    // Of several cursors after one row, the latest counts: a source may move its cursor often while it has no credit.
+    if (this.cursors.at(-1)?.[0] === row) this.cursors.pop();
     this.cursors.push([row, cursor]);
   }
 

@@ -50,11 +50,12 @@ StreamState = Literal[
 
 
 class PositionDocument(TypedDict):
-    """A place in a stream: everything at or before it has been read, and nothing after it. Positions of one stream are ordered by (epoch, sequence)."""
+    """A place in a stream: everything at or before it has been read, and nothing after it. Positions of one stream are ordered by (epoch, sequence); of equal ones, that with more `moves` has the later cursor."""
 
     epoch: int
     sequence: int
     cursor: str | None
+    moves: int
 
 
 PipelineState = Literal[
@@ -313,6 +314,17 @@ class StepFields(TypedDict):
     keys: int
     violated: int
     further: int
+
+
+class SeriesDocument(TypedDict):
+    """A counter or a histogram of an application, for one value of its label."""
+
+    metric: str
+    value: str
+    count: int
+    sum: float | None
+    bounds: list[float]
+    buckets: list[int]
 
 
 class LostVoteFields(TypedDict):

@@ -2924,6 +2924,7 @@ class PipelineStatus(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     PLANNER_SILENT_MS_FIELD_NUMBER: _builtins.int
     UNMATCHED_FIELD_NUMBER: _builtins.int
+    AWAITED_TABLES_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
@@ -2990,6 +2991,10 @@ class PipelineStatus(_message.Message):
     def unmatched(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnmatchedPattern]:
         """The patterns of its query for which it has had no stream since it attached."""
 
+    @_builtins.property
+    def awaited_tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___AwaitedTable]:
+        """The tables that it reads to their present end before the streams that meet them."""
+
     def __init__(
         self,
         *,
@@ -3015,10 +3020,11 @@ class PipelineStatus(_message.Message):
         error: Global___PartError | None = ...,
         planner_silent_ms: _builtins.int | None = ...,
         unmatched: _abc.Iterable[Global___UnmatchedPattern] | None = ...,
+        awaited_tables: _abc.Iterable[Global___AwaitedTable] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_planner_silent_ms", b"_planner_silent_ms", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "error", b"error", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "planner_silent_ms", b"planner_silent_ms", "rival", b"rival", "silent_ms", b"silent_ms", "voted_ms", b"voted_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_planner_silent_ms", b"_planner_silent_ms", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "condition", b"condition", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "planner_silent_ms", b"planner_silent_ms", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "unmatched", b"unmatched", "voted_ms", b"voted_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_planner_silent_ms", b"_planner_silent_ms", "_rival", b"_rival", "_silent_ms", b"_silent_ms", "_voted_ms", b"_voted_ms", "attached", b"attached", "awaited_tables", b"awaited_tables", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "condition", b"condition", "error", b"error", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "planner_silent_ms", b"planner_silent_ms", "rival", b"rival", "run", b"run", "silent_ms", b"silent_ms", "state", b"state", "unmatched", b"unmatched", "voted_ms", b"voted_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
     _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
@@ -3058,6 +3064,48 @@ class PipelineStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__voted_ms) -> _WhichOneofReturnType__voted_ms | None: ...
 
 Global___PipelineStatus: _TypeAlias = PipelineStatus  # noqa: Y015
+
+@_typing.final
+class AwaitedTable(_message.Message):
+    """A table that a query reads to its present end before the streams that meet it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    IS_BLOCKED_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    """Its name."""
+    is_blocked: _builtins.bool
+    """Whether one of them has no connector, or has not said where it ends."""
+    age_ms: _builtins.int
+    """How long ago the query attached, in milliseconds."""
+    @_builtins.property
+    def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The patterns of the streams that wait for it."""
+
+    @_builtins.property
+    def waits_for(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it waits for, for people: streams that are not read to their present end, and ones that are missing; at most 10."""
+
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        held: _abc.Iterable[_builtins.str] | None = ...,
+        waits_for: _abc.Iterable[_builtins.str] | None = ...,
+        is_blocked: _builtins.bool = ...,
+        age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "held", b"held", "is_blocked", b"is_blocked", "table", b"table", "waits_for", b"waits_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitedTable: _TypeAlias = AwaitedTable  # noqa: Y015
 
 @_typing.final
 class UnmatchedPattern(_message.Message):

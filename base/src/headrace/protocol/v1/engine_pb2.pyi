@@ -228,6 +228,7 @@ class PlanRequest(_message.Message):
     AWAITED_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
     FOLLOWS_FIELD_NUMBER: _builtins.int
+    BOOTSTRAPS_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
     """The maximum number of messages of the batch, over all streams; absent means that the gateway decides."""
     max_bytes: _builtins.int
@@ -282,6 +283,12 @@ class PlanRequest(_message.Message):
         many as `committed` may have.
         """
 
+    @_builtins.property
+    def bootstraps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Bootstrap]:
+        """The tables whose present end the checkpoint does not have yet. A stream that one of them holds, and that is none of theirs, is not
+        planned, except for where it begins. At most 100, with at most 100 patterns each.
+        """
+
     def __init__(
         self,
         *,
@@ -297,10 +304,11 @@ class PlanRequest(_message.Message):
         awaited: _abc.Iterable[_builtins.str] | None = ...,
         number: _builtins.int = ...,
         follows: _builtins.int = ...,
+        bootstraps: _abc.Iterable[Global___Bootstrap] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "follows", b"follows", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "number", b"number", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaited", b"awaited", "awaits_streams", b"awaits_streams", "bootstraps", b"bootstraps", "committed", b"committed", "ended", b"ended", "follows", b"follows", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "number", b"number", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015
@@ -312,6 +320,46 @@ class PlanRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_messages) -> _WhichOneofReturnType__max_messages | None: ...
 
 Global___PlanRequest: _TypeAlias = PlanRequest  # noqa: Y015
+
+@_typing.final
+class Bootstrap(_message.Message):
+    """A table that is read to its present end before the streams that meet it. The present end of a stream is the one that its source
+    has reported when the gateway first looks for it after the run has attached.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TABLE_FIELD_NUMBER: _builtins.int
+    STREAMS_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    LEAST_STREAMS_FIELD_NUMBER: _builtins.int
+    table: _builtins.str
+    """The table's name, unique among the request's."""
+    least_streams: _builtins.int
+    """How many of its streams must be there, or have ended; absent or 0 for one of each pattern."""
+    @_builtins.property
+    def streams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The patterns of its streams. A stream of each of them must be there, or have ended."""
+
+    @_builtins.property
+    def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The patterns of the streams that wait for it."""
+
+    def __init__(
+        self,
+        *,
+        table: _builtins.str = ...,
+        streams: _abc.Iterable[_builtins.str] | None = ...,
+        held: _abc.Iterable[_builtins.str] | None = ...,
+        least_streams: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "least_streams", b"least_streams", "streams", b"streams", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Bootstrap: _TypeAlias = Bootstrap  # noqa: Y015
 
 @_typing.final
 class PlanResponse(_message.Message):
@@ -327,6 +375,7 @@ class PlanResponse(_message.Message):
     STREAMS_AWAY_FIELD_NUMBER: _builtins.int
     OPENED_FIELD_NUMBER: _builtins.int
     ENDED_UNREAD_FIELD_NUMBER: _builtins.int
+    BOOTSTRAPPED_FIELD_NUMBER: _builtins.int
     exhausted: _builtins.bool
     """Only for a run with available_now: everything that existed when it began is planned, with this response or before."""
     all_ended: _builtins.bool
@@ -357,7 +406,8 @@ class PlanResponse(_message.Message):
         the run, and the streams that it has yet to read and that no connector has. The run is not `exhausted` before this list
         is empty. A stream that has ended counts as available without a connector; one that matches a pattern with a `*` does so
         10 s after the run has attached. Without available_now, the patterns of which no stream is available, and all streams that
-        no connector has; all patterns while the pipeline is paused. At most 100.
+        no connector has; all patterns while the pipeline is paused. With available_now also what `bootstraps` lack, in words. At most
+        100.
         """
 
     @_builtins.property
@@ -373,6 +423,12 @@ class PlanResponse(_message.Message):
         batch.
         """
 
+    @_builtins.property
+    def bootstrapped(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The tables of `PlanRequest.bootstraps` that are planned to their present end, with this response or before. Name them no more: what
+        they held follows with the next Plan.
+        """
+
     def __init__(
         self,
         *,
@@ -384,10 +440,11 @@ class PlanResponse(_message.Message):
         streams_away: _abc.Iterable[_builtins.str] | None = ...,
         opened: _abc.Iterable[_builtins.str] | None = ...,
         ended_unread: _abc.Iterable[_builtins.str] | None = ...,
+        bootstrapped: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "ended_unread", b"ended_unread", "exhausted", b"exhausted", "forgotten", b"forgotten", "opened", b"opened", "ranges", b"ranges", "sinks_away", b"sinks_away", "streams_away", b"streams_away"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "bootstrapped", b"bootstrapped", "ended_unread", b"ended_unread", "exhausted", b"exhausted", "forgotten", b"forgotten", "opened", b"opened", "ranges", b"ranges", "sinks_away", b"sinks_away", "streams_away", b"streams_away"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -460,13 +517,14 @@ class PlannedRange(_message.Message):
     stream: _builtins.str
     """The stream's name."""
     messages: _builtins.int
-    """The number of messages between the committed position and the end."""
+    """The number of messages between the committed position and the end; 0 if the stream ends, or only its cursor has moved."""
     bytes: _builtins.int
     """The approximate number of bytes of frames in the range."""
     start: _builtins.bool
     """True if the range contains no message and only says where the stream begins for this pipeline: what its source has at or
     before `end` is not for this pipeline. Commit `end` like any other, and do not fetch the range. Its batch has no other
-    ranges.
+    ranges, unless the stream has sent nothing but a cursor: `end` is then sequence 0, and a message of that sequence was never
+    there.
     """
     ended: _builtins.bool
     """The source has ended the stream (CloseStream.end_of_stream), and there is nothing after `end`. Only if the request has
@@ -502,6 +560,8 @@ class Range(_message.Message):
     If `start` is of an older epoch than `end`, the range contains what `end`'s epoch has up to `end`. A range whose epoch is
     over (its session was lost) is empty: its messages are redelivered under a new epoch. An epoch that the gateway has not given
     may be live at another one: the range waits until the connector opens the stream, unless the pipeline skips lost messages.
+    A range of a resumable stream is never empty (`batch_end.begin` is present): if its epoch is over, Fetch ends with
+    FAILED_PRECONDITION. The run must end, and the next one gives the range up.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -20,7 +20,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class Position(_message.Message):
     """A place in a stream: everything at or before it has been read, and nothing after it.
 
-    Positions of one stream are ordered by (epoch, sequence).
+    Positions of one stream are ordered by (epoch, sequence); of equal ones, that with more `moves` has the later cursor.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -28,9 +28,12 @@ class Position(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    BEGIN_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The generation of the stream's sequences. Chosen by the gateway when it opens a stream. Always 0 for a replayable
-    stream; larger with every session of a redelivering one, whose sequences start over.
+    stream; larger with every session of a redelivering one, and whenever a resumable one is opened at an earlier place (SRC-50).
+    Sequences then start over.
     """
     sequence: _builtins.int
     """The sequence of the last message at or before this position. At most 2^63 - 1, because Spark has no unsigned integers
@@ -41,6 +44,52 @@ class Position(_message.Message):
     one. Opaque to everything but the connector. It may refer to a place before `sequence`: the gateway drops what a
     connector sends again from there up to `sequence` (SRC-14).
     """
+    moves: _builtins.int
+    """How often the cursor has moved since the message with `sequence`, by frames without messages (SRC-49). Counted by the
+    gateway. A connector need not look at it.
+    """
+    @_builtins.property
+    def begin(self) -> Global___Begin:
+        """Only between engine and gateway, for a resumable stream: where the micro-batch begins that ends here. If it is not known whether
+        that micro-batch was read as it was planned, the stream continues from `begin`. Everything at or before it was delivered:
+        nothing after it is acknowledged. Absent once the checkpoint records that the
+        micro-batch was read.
+        """
+
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        sequence: _builtins.int = ...,
+        cursor: _builtins.bytes | None = ...,
+        moves: _builtins.int = ...,
+        begin: Global___Begin | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "begin", b"begin", "cursor", b"cursor"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "begin", b"begin", "cursor", b"cursor", "epoch", b"epoch", "moves", b"moves", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cursor: _TypeAlias = _typing.Literal["cursor"]  # noqa: Y015
+    _WhichOneofArgType__cursor: _TypeAlias = _typing.Literal["_cursor", b"_cursor"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cursor) -> _WhichOneofReturnType__cursor | None: ...
+
+Global___Position: _TypeAlias = Position  # noqa: Y015
+
+@_typing.final
+class Begin(_message.Message):
+    """Where a micro-batch of a resumable stream begins."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """As in Position; 0 means before the first message."""
+    sequence: _builtins.int
+    """As in Position."""
+    cursor: _builtins.bytes
+    """As in Position."""
     def __init__(
         self,
         *,
@@ -56,7 +105,7 @@ class Position(_message.Message):
     _WhichOneofArgType__cursor: _TypeAlias = _typing.Literal["_cursor", b"_cursor"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cursor) -> _WhichOneofReturnType__cursor | None: ...
 
-Global___Position: _TypeAlias = Position  # noqa: Y015
+Global___Begin: _TypeAlias = Begin  # noqa: Y015
 
 @_typing.final
 class StreamPosition(_message.Message):
@@ -121,9 +170,11 @@ class Frame(_message.Message):
     stream_id: _builtins.int
     """The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead."""
     first_sequence: _builtins.int
-    """The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22)."""
+    """The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22). In a frame without
+    messages, the sequence after which it stands (SRC-49).
+    """
     count: _builtins.int
-    """The number of messages in the frame; at least 1 (FRM-1)."""
+    """The number of messages in the frame; at least 1, or 0 in a frame that only moves the cursor (FRM-1, FRM-18)."""
     sequence_deltas: _builtins.bytes
     """The distance of each message's sequence from the previous one: count - 1 entries of 4 bytes (u32), each at least 1.
     Empty if every distance is 1. A distance of 2^32 or more requires a new frame (FRM-4).
@@ -155,7 +206,7 @@ class Frame(_message.Message):
     header_value_lengths: _builtins.bytes
     """The length of each header value, in bytes: as many entries as names; u32, 0xFFFFFFFF for null."""
     cursor: _builtins.bytes
-    """Where the connector would seek to send what follows this frame's last message; at most 4 KiB (FRM-12)."""
+    """Where the connector would seek to send what follows this frame's last message; at most `Welcome.max_cursor_bytes` (FRM-12)."""
     def __init__(
         self,
         *,

@@ -24,23 +24,25 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"headrace/protocol/v1/metrics.proto\x12\x14headrace.protocol.v1\"\x95\x01\n\nRunMetrics\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\x04\x12/\n\x06stages\x18\x02 \x03(\x0b\x32\x1f.headrace.protocol.v1.StageTime\x12\x30\n\x05steps\x18\x03 \x03(\x0b\x32!.headrace.protocol.v1.StepMetrics\x12\x13\n\x0bstate_bytes\x18\x04 \x01(\x04\"\xc0\x01\n\x08RunFault\x12\x30\n\x04kind\x18\x01 \x01(\x0e\x32\".headrace.protocol.v1.RunFaultKind\x12\x12\n\x05\x62\x61tch\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x04\x12\x34\n\x06origin\x18\x05 \x01(\x0e\x32$.headrace.protocol.v1.RunFaultOrigin\x12\r\n\x05\x61\x62out\x18\x06 \x01(\tB\x08\n\x06_batch\"+\n\tStageTime\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07time_ms\x18\x02 \x01(\x04\"\xb9\x01\n\x0bStepMetrics\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x0c\n\x04sent\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x04\x12\x0c\n\x04late\x18\x05 \x01(\x04\x12\r\n\x05\x61head\x18\x06 \x01(\x04\x12\r\n\x05\x66ired\x18\x07 \x01(\x04\x12\x0f\n\x07time_us\x18\x08 \x01(\x04\x12\x0c\n\x04keys\x18\t \x01(\x04\x12\x10\n\x08violated\x18\n \x01(\x04\x12\x0f\n\x07\x66urther\x18\x0b \x01(\x04*\x94\x01\n\x0cRunFaultKind\x12\x1e\n\x1aRUN_FAULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n\x1bRUN_FAULT_KIND_BATCH_FAILED\x10\x01\x12!\n\x1dRUN_FAULT_KIND_EXECUTORS_LOST\x10\x02\x12 \n\x1cRUN_FAULT_KIND_FUNCTION_RUNS\x10\x03*\xe3\x01\n\x0eRunFaultOrigin\x12 \n\x1cRUN_FAULT_ORIGIN_UNSPECIFIED\x10\x00\x12\x1d\n\x19RUN_FAULT_ORIGIN_FUNCTION\x10\x01\x12\x19\n\x15RUN_FAULT_ORIGIN_SINK\x10\x02\x12\x1b\n\x17RUN_FAULT_ORIGIN_SOURCE\x10\x03\x12\x1c\n\x18RUN_FAULT_ORIGIN_STORAGE\x10\x04\x12\x1a\n\x16RUN_FAULT_ORIGIN_SPARK\x10\x05\x12\x1e\n\x1aRUN_FAULT_ORIGIN_OTHER_RUN\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"headrace/protocol/v1/metrics.proto\x12\x14headrace.protocol.v1\"\xc9\x01\n\nRunMetrics\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\x04\x12/\n\x06stages\x18\x02 \x03(\x0b\x32\x1f.headrace.protocol.v1.StageTime\x12\x30\n\x05steps\x18\x03 \x03(\x0b\x32!.headrace.protocol.v1.StepMetrics\x12\x13\n\x0bstate_bytes\x18\x04 \x01(\x04\x12\x32\n\x06series\x18\x05 \x03(\x0b\x32\".headrace.protocol.v1.MetricSeries\"\xc0\x01\n\x08RunFault\x12\x30\n\x04kind\x18\x01 \x01(\x0e\x32\".headrace.protocol.v1.RunFaultKind\x12\x12\n\x05\x62\x61tch\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x04\x12\x34\n\x06origin\x18\x05 \x01(\x0e\x32$.headrace.protocol.v1.RunFaultOrigin\x12\r\n\x05\x61\x62out\x18\x06 \x01(\tB\x08\n\x06_batch\"+\n\tStageTime\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0f\n\x07time_ms\x18\x02 \x01(\x04\"w\n\x0cMetricSeries\x12\x0e\n\x06metric\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\x12\x10\n\x03sum\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06\x62ounds\x18\x05 \x03(\x01\x12\x0f\n\x07\x62uckets\x18\x06 \x03(\x04\x42\x06\n\x04_sum\"\xb9\x01\n\x0bStepMetrics\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\x10\n\x08received\x18\x02 \x01(\x04\x12\x0c\n\x04sent\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x04\x12\x0c\n\x04late\x18\x05 \x01(\x04\x12\r\n\x05\x61head\x18\x06 \x01(\x04\x12\r\n\x05\x66ired\x18\x07 \x01(\x04\x12\x0f\n\x07time_us\x18\x08 \x01(\x04\x12\x0c\n\x04keys\x18\t \x01(\x04\x12\x10\n\x08violated\x18\n \x01(\x04\x12\x0f\n\x07\x66urther\x18\x0b \x01(\x04*\x94\x01\n\x0cRunFaultKind\x12\x1e\n\x1aRUN_FAULT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n\x1bRUN_FAULT_KIND_BATCH_FAILED\x10\x01\x12!\n\x1dRUN_FAULT_KIND_EXECUTORS_LOST\x10\x02\x12 \n\x1cRUN_FAULT_KIND_FUNCTION_RUNS\x10\x03*\xe3\x01\n\x0eRunFaultOrigin\x12 \n\x1cRUN_FAULT_ORIGIN_UNSPECIFIED\x10\x00\x12\x1d\n\x19RUN_FAULT_ORIGIN_FUNCTION\x10\x01\x12\x19\n\x15RUN_FAULT_ORIGIN_SINK\x10\x02\x12\x1b\n\x17RUN_FAULT_ORIGIN_SOURCE\x10\x03\x12\x1c\n\x18RUN_FAULT_ORIGIN_STORAGE\x10\x04\x12\x1a\n\x16RUN_FAULT_ORIGIN_SPARK\x10\x05\x12\x1e\n\x1aRUN_FAULT_ORIGIN_OTHER_RUN\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace.protocol.v1.metrics_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RUNFAULTKIND']._serialized_start=641
-  _globals['_RUNFAULTKIND']._serialized_end=789
-  _globals['_RUNFAULTORIGIN']._serialized_start=792
-  _globals['_RUNFAULTORIGIN']._serialized_end=1019
+  _globals['_RUNFAULTKIND']._serialized_start=814
+  _globals['_RUNFAULTKIND']._serialized_end=962
+  _globals['_RUNFAULTORIGIN']._serialized_start=965
+  _globals['_RUNFAULTORIGIN']._serialized_end=1192
   _globals['_RUNMETRICS']._serialized_start=61
-  _globals['_RUNMETRICS']._serialized_end=210
-  _globals['_RUNFAULT']._serialized_start=213
-  _globals['_RUNFAULT']._serialized_end=405
-  _globals['_STAGETIME']._serialized_start=407
-  _globals['_STAGETIME']._serialized_end=450
-  _globals['_STEPMETRICS']._serialized_start=453
-  _globals['_STEPMETRICS']._serialized_end=638
+  _globals['_RUNMETRICS']._serialized_end=262
+  _globals['_RUNFAULT']._serialized_start=265
+  _globals['_RUNFAULT']._serialized_end=457
+  _globals['_STAGETIME']._serialized_start=459
+  _globals['_STAGETIME']._serialized_end=502
+  _globals['_METRICSERIES']._serialized_start=504
+  _globals['_METRICSERIES']._serialized_end=623
+  _globals['_STEPMETRICS']._serialized_start=626
+  _globals['_STEPMETRICS']._serialized_end=811
 # @@protoc_insertion_point(module_scope)

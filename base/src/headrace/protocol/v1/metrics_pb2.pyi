@@ -100,6 +100,7 @@ class RunMetrics(_message.Message):
     STAGES_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     STATE_BYTES_FIELD_NUMBER: _builtins.int
+    SERIES_FIELD_NUMBER: _builtins.int
     batches: _builtins.int
     """Micro-batches."""
     state_bytes: _builtins.int
@@ -112,6 +113,12 @@ class RunMetrics(_message.Message):
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepMetrics]:
         """Its steps; at most 200, the others are omitted."""
 
+    @_builtins.property
+    def series(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetricSeries]:
+        """The counters and histograms of the application, as of the last committed micro-batch: sums since its checkpoint began. At most
+        1,000 numbers in all.
+        """
+
     def __init__(
         self,
         *,
@@ -119,10 +126,11 @@ class RunMetrics(_message.Message):
         stages: _abc.Iterable[Global___StageTime] | None = ...,
         steps: _abc.Iterable[Global___StepMetrics] | None = ...,
         state_bytes: _builtins.int = ...,
+        series: _abc.Iterable[Global___MetricSeries] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "stages", b"stages", "state_bytes", b"state_bytes", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "series", b"series", "stages", b"stages", "state_bytes", b"state_bytes", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -197,6 +205,54 @@ class StageTime(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StageTime: _TypeAlias = StageTime  # noqa: Y015
+
+@_typing.final
+class MetricSeries(_message.Message):
+    """A counter or a histogram of an application, for one value of its label."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    SUM_FIELD_NUMBER: _builtins.int
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    BUCKETS_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """Its name. At most 255 bytes."""
+    value: _builtins.str
+    """The value of its label; empty if it has none. At most 255 bytes."""
+    count: _builtins.int
+    """The sum of a counter, or the number of values of a histogram."""
+    sum: _builtins.float
+    """The sum of the numbers of a histogram; absent for a counter."""
+    @_builtins.property
+    def bounds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The upper bounds of the buckets of a histogram, the smallest one first."""
+
+    @_builtins.property
+    def buckets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How many numbers are at most the bound of the same place. The others are above all bounds."""
+
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        value: _builtins.str = ...,
+        count: _builtins.int = ...,
+        sum: _builtins.float | None = ...,
+        bounds: _abc.Iterable[_builtins.float] | None = ...,
+        buckets: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sum", b"_sum", "sum", b"sum"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sum", b"_sum", "bounds", b"bounds", "buckets", b"buckets", "count", b"count", "metric", b"metric", "sum", b"sum", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__sum: _TypeAlias = _typing.Literal["sum"]  # noqa: Y015
+    _WhichOneofArgType__sum: _TypeAlias = _typing.Literal["_sum", b"_sum"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sum) -> _WhichOneofReturnType__sum | None: ...
+
+Global___MetricSeries: _TypeAlias = MetricSeries  # noqa: Y015
 
 @_typing.final
 class StepMetrics(_message.Message):

@@ -41,6 +41,8 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """
     CAPABILITY_FRAMES: _Capability.ValueType  # 4
     """A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it."""
+    CAPABILITY_CURSORS: _Capability.ValueType  # 5
+    """A source may send a frame without messages, which moves the cursor of a replayable stream (SRC-49). A gateway accepts it."""
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
@@ -61,6 +63,8 @@ gateway then keeps what each of them has prepared until the commit log says whos
 """
 CAPABILITY_FRAMES: Capability.ValueType  # 4
 """A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it."""
+CAPABILITY_CURSORS: Capability.ValueType  # 5
+"""A source may send a frame without messages, which moves the cursor of a replayable stream (SRC-49). A gateway accepts it."""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _SourceKind:
@@ -77,6 +81,10 @@ class _SourceKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SourceKind
     """Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
     session (SRC-2).
     """
+    SOURCE_KIND_RESUMABLE: _SourceKind.ValueType  # 3
+    """Everything follows a cursor, but not the same messages again, nor the same boundaries (a change feed). Cursors are ordered byte
+    by byte, and sequences are counted by the connector (SRC-50).
+    """
 
 class SourceKind(_SourceKind, metaclass=_SourceKindEnumTypeWrapper):
     """How a source repeats its messages."""
@@ -88,6 +96,10 @@ SOURCE_KIND_REPLAYABLE: SourceKind.ValueType  # 1
 SOURCE_KIND_REDELIVERING: SourceKind.ValueType  # 2
 """Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
 session (SRC-2).
+"""
+SOURCE_KIND_RESUMABLE: SourceKind.ValueType  # 3
+"""Everything follows a cursor, but not the same messages again, nor the same boundaries (a change feed). Cursors are ordered byte
+by byte, and sequences are counted by the connector (SRC-50).
 """
 Global___SourceKind: _TypeAlias = SourceKind  # noqa: Y015
 
@@ -668,6 +680,7 @@ class Welcome(_message.Message):
     PACE_FIELD_NUMBER: _builtins.int
     FRAME_OVERHEAD_BYTES_FIELD_NUMBER: _builtins.int
     CAPABILITIES_FIELD_NUMBER: _builtins.int
+    MAX_CURSOR_BYTES_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol version that the session speaks."""
     gateway_version: _builtins.str
@@ -684,6 +697,8 @@ class Welcome(_message.Message):
     """The credit that each frame uses in addition to its own bytes, in bytes; it does not count towards max_frame_bytes.
     Absent means 0.
     """
+    max_cursor_bytes: _builtins.int
+    """The maximum size of a cursor, in bytes (FRM-12). Absent means 4,096."""
     @_builtins.property
     def credit(self) -> Global___Credit:
         """The first credit."""
@@ -709,10 +724,11 @@ class Welcome(_message.Message):
         pace: Global___Pace | None = ...,
         frame_overhead_bytes: _builtins.int = ...,
         capabilities: _abc.Iterable[Global___Capability.ValueType] | None = ...,
+        max_cursor_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "pace", b"pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "credit", b"credit", "frame_overhead_bytes", b"frame_overhead_bytes", "gateway_version", b"gateway_version", "max_frame_bytes", b"max_frame_bytes", "max_frame_messages", b"max_frame_messages", "max_streams", b"max_streams", "pace", b"pace", "protocol_version", b"protocol_version", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "credit", b"credit", "frame_overhead_bytes", b"frame_overhead_bytes", "gateway_version", b"gateway_version", "max_cursor_bytes", b"max_cursor_bytes", "max_frame_bytes", b"max_frame_bytes", "max_frame_messages", b"max_frame_messages", "max_streams", b"max_streams", "pace", b"pace", "protocol_version", b"protocol_version", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

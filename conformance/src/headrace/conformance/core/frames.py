@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.contract.columns import NULL_LENGTH, NULL_TIME, time_outside
-from headrace.contract.limits import MAX_CURSOR_BYTES
 from headrace.protocol.v1.frame_pb2 import Frame
 
 
@@ -38,11 +37,15 @@ def decode(frame: Frame) -> list[Message]:
     """
     count = frame.count
     if count < 1:
-        raise MalformedFrame("count is 0; a frame has at least one message")
+        if not frame.HasField("cursor"):
+            raise MalformedFrame("count is 0, and there is no cursor; a frame has at least one message, or a cursor alone")
+        if filled := [
+            field.name for field, _ in frame.ListFields() if field.name not in ("stream_id", "first_sequence", "cursor")
+        ]:
+            raise MalformedFrame(f"count is 0, and {filled[0]} is not empty; a frame without messages has a cursor alone")
+        return []
     if not frame.value_lengths:
         raise MalformedFrame("value_lengths is empty; it is required")
-    if len(frame.cursor) > MAX_CURSOR_BYTES:
-        raise MalformedFrame(f"the cursor has {len(frame.cursor)} bytes, at most {MAX_CURSOR_BYTES} are allowed")
     values = _entries("value", frame.values, frame.value_lengths, count)
     keys = _optional("key", frame.keys, frame.key_lengths, count)
     ids = [_text("message_ids", entry) for entry in _optional("message_id", frame.message_ids, frame.message_id_lengths, count)]

@@ -55,13 +55,18 @@ class ConnectorProcess:
 
     async def kill(self) -> None:
         """Sends SIGKILL to the process and to all that it has started, and waits for its end."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process)
         await self._waiting
 
     async def _wait(self, ended: Callable[[], None]) -> None:
         await self._process.wait()
         ended()
+
+
+def kill_group(process: asyncio.subprocess.Process) -> None:
+    """Sends SIGKILL to a process that leads a group, and to all in its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _spawned(

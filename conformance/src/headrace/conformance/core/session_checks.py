@@ -39,7 +39,7 @@ _TRANSIENT_REASONS = (
 _UNKNOWN_REASON = "OF_A_LATER_VERSION"
 _OTHER_DOMAIN = "example.com"
 _BACKOFF_WINDOW_S, _MAX_ATTEMPTS = 3.0, 15
-_SHORTEST_WATCH_S = 1.5
+_MIN_WATCH_S = 1.5
 _SHOWN = 40
 
 
@@ -239,7 +239,7 @@ async def _gives_up(trial: AnyTrial, status: grpc.StatusCode, text: str) -> None
 async def _stays_away(trial: AnyTrial, when: str) -> None:
     """Sees that no further session begins, until the connector has ended or a while has passed."""
     sessions, process = len(trial.gateway.sessions), trial.process
-    watched_s = max(trial.spec.deadlines.quiet, _SHORTEST_WATCH_S)
+    watched_s = max(trial.spec.deadlines.quiet, _MIN_WATCH_S)
     await trial.changes.until(lambda: len(trial.gateway.sessions) > sessions or not process.running, watched_s)
     trial.require(len(trial.gateway.sessions) == sessions, f"it has begun another session {when}")
 

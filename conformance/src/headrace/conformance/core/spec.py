@@ -69,7 +69,9 @@ class Spec(BaseModel):
 class SourceSpec(Spec):
     """The specification of a source."""
 
-    kind: Literal["replayable", "redelivering"] = Field(default="replayable", description="How the source repeats messages.")
+    kind: Literal["replayable", "redelivering", "resumable"] = Field(
+        default="replayable", description="How the source repeats messages."
+    )
     messages: int = Field(
         default=0,
         ge=0,
@@ -95,7 +97,7 @@ class SourceSpec(Spec):
 
     def lack(self, need: str) -> str | None:
         """As `Spec.lack`."""
-        if need in ("replayable", "redelivering"):
+        if need in ("replayable", "redelivering", "resumable"):
             return None if self.kind == need else f"kind is {self.kind}"
         if need == "sizes":
             return None if "{bytes}" in (self.produce or "") else "not declared: produce with {bytes}"

@@ -15,7 +15,7 @@ import grpc
 
 from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.errors import CheckFailed, SpecError
-from headrace.conformance.core.process import ConnectorProcess
+from headrace.conformance.core.process import ConnectorProcess, kill_group
 from headrace.conformance.core.relay import PingCounter
 from headrace.conformance.core.spec import Spec
 from headrace.conformance.core.trace import Trace
@@ -215,7 +215,7 @@ class Trial(Generic[S, G]):
         Args:
             condition: Whether it has done it.
             what: What that is, for the failure: "it did not ...".
-            seconds: The deadline; by default that for answers.
+            seconds: The deadline; by default the deadline of answers.
             must_run: False where the connector may end meanwhile.
 
         Raises:
@@ -281,24 +281,27 @@ class Trial(Generic[S, G]):
         """
         filled = self._filled(command, {key: str(value) for key, value in values.items()})
         self.trace.event(f"{name}: {filled}")
-        return await asyncio.to_thread(self._run, name, filled)
-
-    def _run(self, name: str, command: str) -> bytes:
+        process = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", filled),
+            env=self._environ(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
         try:
-            done = subprocess.run(
-                ["/bin/sh", "-c", command],
-                env=self._environ(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self.spec.deadlines.command,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise SpecError(f"{name}: did not end within {self.spec.deadlines.command:g} s: {command}") from None
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise SpecError(f"{name}: exit code {done.returncode}: {command}{': ' if said else ''}{''.join(said)}")
-        return done.stdout
+            async with asyncio.timeout(self.spec.deadlines.command):
+                output, errors = await process.communicate()
+        except (TimeoutError, asyncio.CancelledError) as error:
+            kill_group(process)
+            await process.wait()
+            if isinstance(error, TimeoutError):
+                raise SpecError(f"{name}: did not end within {self.spec.deadlines.command:g} s: {filled}") from None
+            raise
+        if process.returncode != 0:
+            said = errors.decode(errors="replace").strip().splitlines()[-1:]
+            raise SpecError(f"{name}: exit code {process.returncode}: {filled}{': ' if said else ''}{''.join(said)}")
+        return output
 
     def _filled(self, text: str, values: Mapping[str, str] | None = None) -> str:
         """A text with its placeholders filled in; other braces stay."""

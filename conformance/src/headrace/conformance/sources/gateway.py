@@ -23,7 +23,7 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
 
     def __init__(self, trace: Trace, changes: Changes) -> None:
         super().__init__(trace, changes)
-        self.capabilities.append(pb.CAPABILITY_FRAMES)
+        self.capabilities += (pb.CAPABILITY_FRAMES, pb.CAPABILITY_CURSORS)
         self.terms = Terms()
         self.reads = asyncio.Event()
         """Set while it reads what connectors send."""
@@ -45,6 +45,8 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
         self.received: dict[str, dict[int, Message]] = {}
         """The messages of each stream by sequence, over all sessions; of a replayable source."""
         self.epochs = 0
+        self.continues = False
+        """Whether resumable streams are opened again in the epoch of their resume positions."""
         self._cursors: dict[str, list[tuple[int, bytes]]] = {}
 
     # What checks use
@@ -63,6 +65,10 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
         cursors = [cursor for last, cursor in self._cursors.get(name, []) if last <= sequence]
         return cursors[-1] if cursors else None
 
+    def has_cursor_at(self, name: str, sequence: int) -> bool:
+        """Whether a frame of a stream that ended at a sequence had a cursor."""
+        return any(last == sequence for last, _ in self._cursors.get(name, []))
+
     def resume_at(self, name: str, sequence: int | None) -> None:
         """Sets where a stream resumes, and what is acknowledged; None is its beginning."""
         if sequence is None:
@@ -76,6 +82,7 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
         if stream.kind == pb.SOURCE_KIND_REDELIVERING:
             return Position(epoch=stream.epoch, sequence=sequence)
         position = self.position(stream.name, sequence)
+        position.epoch = stream.epoch
         self.resumes[stream.name] = self.committed[stream.name] = position
         return position
 
@@ -90,10 +97,32 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
 
     def framed(self, session: SourceSession, stream: Stream, frame: Frame) -> None:
         """A frame has arrived."""
+        if stream.kind == pb.SOURCE_KIND_RESUMABLE and frame.HasField("cursor"):
+            self._check_order(stream, frame)
         if frame.HasField("cursor") and stream.messages:
             self._cursors.setdefault(stream.name, []).append((stream.messages[-1].sequence, frame.cursor))
         if self.acks and not stream.settled:
             session.acknowledge((stream, len(stream.messages)))
+
+    def _check_order(self, stream: Stream, frame: Frame) -> None:
+        if frame.cursor < stream.cursor:
+            text = f"{stream.name}: cursor {frame.cursor!r} follows {stream.cursor!r}, and is before it byte by byte"
+            self.breach("cursor-order", text)
+        stream.cursor = frame.cursor
+
+    def begin_epoch(self, stream: Stream, resume: Position | None) -> Position | None:
+        """Begins an epoch of a stream that is not replayable; returns the place after which its source is opened."""
+        self.epochs += 1
+        stream.epoch = self.epochs
+        self._cursors[stream.name] = []
+        if resume is None or not resume.HasField("cursor"):
+            return None
+        self._cursors[stream.name].append((0, resume.cursor))
+        return Position(epoch=stream.epoch, cursor=resume.cursor)
+
+    def moved(self, stream: Stream, frame: Frame) -> None:
+        """A frame without messages has arrived: from its sequence on, positions have its cursor."""
+        self._cursors.setdefault(stream.name, []).append((frame.first_sequence, frame.cursor))
 
     def requested(self, session: SourceSession, stream: Stream, request: pb.CreditRequest) -> None:
         """CreditRequest has arrived."""
@@ -112,7 +141,7 @@ class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
 
     def keep(self, stream: Stream, message: Message) -> None:
         """Remembers a message; the same position must always yield the same one."""
-        if stream.kind == pb.SOURCE_KIND_REDELIVERING:
+        if stream.kind != pb.SOURCE_KIND_REPLAYABLE:
             return
         known = self.received.setdefault(stream.name, {}).setdefault(message.sequence, message)
         if known != message:

@@ -1,6 +1,7 @@
 """Checks of sources: acknowledgements, and interruptions of every kind."""
 
 from headrace.conformance.core.checks import Checks
+from headrace.conformance.core.errors import NotJudged
 from headrace.conformance.core.frames import Message
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.trial import SourceTrial
@@ -9,6 +10,7 @@ from headrace.protocol.v1.frame_pb2 import Position
 
 _SLOW_S = 1.5
 _DRAIN_MS = 5000
+_FRAME_MESSAGES = 3
 
 Identity = tuple[str | None, bytes | None, bytes | None]
 
@@ -187,6 +189,48 @@ async def earlier_epoch(trial: SourceTrial) -> None:
         if stream.messages:
             first = stream.messages[0].sequence
             trial.require(first == 1, f"{stream.name}, id {stream.id}: begins with sequence {first}")
+
+
+@checks.check("resume-cursor", "SRC-50", needs=("resumable", "messages"))
+async def resume_cursor(trial: SourceTrial) -> None:
+    """It leaves messages out after the cursor of `resume`, or does not count on from there, or from 1 in a new epoch."""
+    trial.gateway.acks = False
+    trial.gateway.terms.max_frame_messages = _FRAME_MESSAGES
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    left: list[Message] = []
+    for stream in list(session.streams.values()):
+        sequences = [message.sequence for message in stream.messages[:-1]]
+        counts = [n for n, sequence in enumerate(sequences, 1) if trial.gateway.has_cursor_at(stream.name, sequence)]
+        upto = counts[len(counts) // 2] if counts else 0
+        if upto:
+            session.acknowledge((stream, upto))
+        left += stream.messages[upto:]
+    if not trial.gateway.resumes:
+        raise NotJudged("no frame has a cursor, except for the last of a stream")
+    await _continues(trial, left, in_the_same_epoch=True)
+    await _continues(trial, left, in_the_same_epoch=False)
+
+
+async def _continues(trial: SourceTrial, left: list[Message], *, in_the_same_epoch: bool) -> None:
+    """Lets the source continue after a cursor, in another session."""
+    trial.gateway.continues = in_the_same_epoch
+    await trial.cut()
+    await trial.bring_back()
+    session = await trial.session()
+    await trial.until(lambda: not _missing(left, session), "everything that follows the cursor")
+    for stream in session.streams.values():
+        if stream.messages:
+            first, expected = stream.messages[0].sequence, 1 + (0 if stream.resume is None else stream.resume.sequence)
+            trial.require(first == expected, f"{stream.name}: it begins with sequence {first}, not {expected}")
+
+
+@checks.check("cursor-order", "SRC-51", needs=("resumable", "messages"), standing=True)
+async def cursor_order(trial: SourceTrial) -> None:
+    """The bytes of its cursors do not have the order of their places."""
+    await trial.start()
+    await trial.arrived(await trial.session())
 
 
 @checks.check("drain", "SES-20", needs=("messages",))

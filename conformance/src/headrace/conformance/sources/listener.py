@@ -24,6 +24,7 @@ class Terms:
     credit_messages: int = 100_000
     max_frame_bytes: int = 4 << 20
     max_frame_messages: int = 65_536
+    max_cursor_bytes: int = 16_384
     max_streams: int = 100
     frame_overhead_bytes: int = 300
     linger_ms: int = 5
@@ -42,15 +43,22 @@ class Listener(Protocol[S]):
     committed: dict[str, Position]
     earlier: dict[str, Position]
     epochs: int
+    continues: bool
 
     def greeted(self, session: S) -> None:
         """Hello has arrived."""
+
+    def begin_epoch(self, stream: Stream, resume: Position | None) -> Position | None:
+        """Begins an epoch of a resumable stream."""
 
     def asked(self, session: S, stream: Stream) -> None:
         """OpenStream has arrived."""
 
     def framed(self, session: S, stream: Stream, frame: Frame) -> None:
         """A frame has arrived."""
+
+    def moved(self, stream: Stream, frame: Frame) -> None:
+        """A frame without messages has arrived."""
 
     def requested(self, session: S, stream: Stream, request: pb.CreditRequest) -> None:
         """CreditRequest has arrived."""

@@ -14,7 +14,11 @@ from headrace.contract.counts import counted
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.protocol.v1 import source_pb2 as pb
 
-_KINDS = {"replayable": pb.SOURCE_KIND_REPLAYABLE, "redelivering": pb.SOURCE_KIND_REDELIVERING}
+_KINDS = {
+    "replayable": pb.SOURCE_KIND_REPLAYABLE,
+    "redelivering": pb.SOURCE_KIND_REDELIVERING,
+    "resumable": pb.SOURCE_KIND_RESUMABLE,
+}
 _RETRY_MS = 400
 _MAX_HELLO_BYTES = 4096
 

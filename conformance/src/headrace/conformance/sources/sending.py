@@ -13,7 +13,7 @@ _IDLE_S = 0.3
 _SMALL_FRAME_BYTES, _SMALL_FRAME_MESSAGES = 2048, 5
 _FRAMES = 3
 _SPENT_S = 0.02
-_SHORTEST_LINGER_S = 0.5
+_MIN_LINGER_S = 0.5
 _PACED = 4
 """How many messages are produced one after the other, within the time to gather."""
 _PACED_TRIES = 4
@@ -43,11 +43,13 @@ async def sequences(trial: SourceTrial) -> None:
     "FRM-11",
     "FRM-12",
     "FRM-16",
+    "FRM-18",
+    "SRC-49",
     needs=("messages",),
     standing=True,
 )
 async def frames(trial: SourceTrial) -> None:
-    """The columns of its frames contradict each other, or contain what the protocol does not allow."""
+    """The columns of its frames contradict each other, or contain what the protocol does not allow, as may a cursor alone."""
     await trial.start()
     session = await trial.session()
     await trial.until(lambda: sum(frame.count for frame in session.frames) >= trial.spec.messages, "all messages")
@@ -178,7 +180,7 @@ async def pace(trial: SourceTrial) -> None:
     assert session.hello is not None
     trial.require(pb.CAPABILITY_PACE in session.hello.capabilities, "its Hello does not declare CAPABILITY_PACE")
     await trial.arrived(session)
-    linger_s, arrived = _SHORTEST_LINGER_S, trial.spec.messages
+    linger_s, arrived = _MIN_LINGER_S, trial.spec.messages
     for _ in range(_PACED_TRIES):
         session.send(pace=pb.Pace(linger_ms=round(1000 * linger_s)))
         await trial.produce()

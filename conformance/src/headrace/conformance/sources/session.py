@@ -64,6 +64,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
                 credit=pb.Credit(bytes=terms.credit_bytes, messages=terms.credit_messages),
                 pace=pb.Pace(linger_ms=terms.linger_ms),
                 capabilities=self.gateway.capabilities,
+                max_cursor_bytes=terms.max_cursor_bytes,
             )
         )
 
@@ -77,6 +78,8 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             earlier = self.gateway.earlier.get(stream.name)
             if earlier is not None:
                 opened.earlier.CopyFrom(earlier)
+        elif stream.kind == pb.SOURCE_KIND_RESUMABLE:
+            self._resume(stream, opened)
         else:
             stream.resume = self.gateway.resumes.get(stream.name)
             acknowledged = self.gateway.committed.get(stream.name)
@@ -85,6 +88,19 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             if acknowledged is not None:
                 opened.acknowledged.CopyFrom(acknowledged)
         self.send(stream_opened=opened)
+
+    def _resume(self, stream: Stream, opened: pb.StreamOpened) -> None:
+        """Says where a resumable stream continues: in the epoch of its position, or in a new one."""
+        resume = self.gateway.resumes.get(stream.name)
+        if resume is not None and self.gateway.continues:
+            stream.epoch, stream.resume = resume.epoch, resume
+        else:
+            stream.resume = self.gateway.begin_epoch(stream, resume)
+        opened.epoch = stream.epoch
+        if stream.resume is not None:
+            stream.cursor = stream.resume.cursor
+            opened.resume.CopyFrom(stream.resume)
+            opened.acknowledged.CopyFrom(stream.resume)
 
     def acknowledge(self, *upto: tuple[Stream, int]) -> None:
         """Acknowledges the first messages of streams, by one Ack, and returns the credit of the frames that are covered."""
@@ -216,7 +232,10 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         if stream is None:
             self.gateway.breach("parked", f"a frame with the stream id {frame.stream_id}, which was never opened")
             return
-        self._charge(stream, frame)
+        if frame.count:
+            self._charge(stream, frame)
+        if len(frame.cursor) > (most := self.gateway.terms.max_cursor_bytes):
+            self.gateway.breach("frames", f"{stream.name}: a cursor of {len(frame.cursor)} bytes; at most {most} are allowed")
         if stream.rejected:
             self._release(stream)
             return
@@ -229,6 +248,9 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         except MalformedFrame as error:
             self.gateway.breach("frames", f"{stream.name}, frame from sequence {frame.first_sequence}: {error}")
             messages = values_alone(frame)
+        if not frame.count:
+            self._check_lone_cursor(stream, frame)
+            return
         before = len(stream.messages)
         for message in messages:
             self._check_sequence(stream, message.sequence)
@@ -255,13 +277,24 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         for frame in several.frames:
             self._take_frame(frame)
 
+    def _check_lone_cursor(self, stream: Stream, frame: Frame) -> None:
+        text = f"{stream.name}: a frame without messages at sequence {frame.first_sequence}"
+        if pb.CAPABILITY_CURSORS not in self.gateway.capabilities:
+            self.gateway.breach("frames", f"{text}; Welcome does not list CAPABILITY_CURSORS")
+        if stream.kind != pb.SOURCE_KIND_REPLAYABLE:
+            self.gateway.breach("frames", f"{text}; only a replayable source may send one")
+        place = stream.last if stream.last is not None else stream.resume.sequence if stream.resume is not None else 0
+        if frame.first_sequence != place:
+            self.gateway.breach("frames", f"{text}; it must stand after {place}, the last one")
+        self.gateway.moved(stream, frame)
+
     def _check_sequence(self, stream: Stream, sequence: int) -> None:
         if stream.last is not None and sequence <= stream.last:
             self.gateway.breach("sequences", f"{stream.name}: sequence {sequence} follows {stream.last}")
         if sequence > MAX_SEQUENCE:
             self.gateway.breach("sequences", f"{stream.name}: sequence {sequence} is larger than 2**63 - 1")
-        if stream.kind == pb.SOURCE_KIND_REDELIVERING and sequence == 0:
-            self.gateway.breach("sequences", f"{stream.name}: a redelivering source sends sequence 0; it counts from 1")
+        if stream.kind != pb.SOURCE_KIND_REPLAYABLE and sequence == 0:
+            self.gateway.breach("sequences", f"{stream.name}: a source that counts its messages sends sequence 0, not 1")
 
     def _charge(self, stream: Stream, frame: Frame) -> None:
         """Takes what a frame uses from the credit; a stream's own is spent first, and what is left of it is the session's."""

@@ -29,6 +29,8 @@ class Stream:
     """StreamOpened was sent."""
     epoch: int = 0
     resume: Position | None = None
+    cursor: bytes = b""
+    """The last cursor of a resumable stream."""
     asked_at: float = field(default_factory=time.monotonic)
     """When OpenStream arrived."""
     rejected_at: float = 0.0

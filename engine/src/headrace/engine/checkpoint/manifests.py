@@ -11,10 +11,13 @@ import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine.checkpoint.folder import Folder
 from headrace.engine.checkpoint.lake_batches import LakeBatch
+from headrace.pipelines.runtime import Metered
 
 STATES = "headrace/states"
 """The folder of files and manifests in a checkpoint."""
@@ -57,27 +60,38 @@ class Manifest:
     Attributes:
         entries: The states of each bucket.
         lakes: The files that the micro-batch has written to tables. Its driver shows them once it is committed.
+        metered: The counters and histograms of the application, by step.
     """
 
     entries: Mapping[Bucket, Entry] = field(default_factory=dict)
     lakes: tuple[LakeBatch, ...] = ()
+    metered: Mapping[str, Metered] = field(default_factory=dict)
 
     @property
     def files(self) -> frozenset[str]:
         """All files that contain parts of the states."""
         return frozenset(name for entry in self.entries.values() for name in entry.needs)
 
-    def after(self, changed: Mapping[Bucket, Entry], lakes: tuple[LakeBatch, ...] = ()) -> "Manifest":
-        """The manifest of the next micro-batch, which has changed some buckets, and has written to lakes."""
-        return Manifest({**self.entries, **changed}, lakes)
+    def after(
+        self,
+        changed: Mapping[Bucket, Entry],
+        lakes: tuple[LakeBatch, ...] = (),
+        metered: Mapping[str, Metered] = MappingProxyType({}),
+    ) -> "Manifest":
+        """The manifest of the next micro-batch, which has changed some buckets, has written to lakes, and has counted."""
+        return Manifest({**self.entries, **changed}, lakes, metered)
 
     def dumps(self, *, whole: bool = True) -> str:
-        """The manifest as text; without `Entry.needs` and lakes if it is not to be whole."""
+        """The manifest as text; without `Entry.needs`, lakes and counters if it is not to be whole."""
         states = [
             [*bucket, entry.file, entry.offset, entry.bytes, list(entry.needs) if whole else [], entry.checksum]
             for bucket, entry in self.entries.items()
         ]
-        document = {"states": states, "lakes": [each.to_json() for each in self.lakes]} if whole and self.lakes else states
+        document: Any = states
+        if whole and (self.lakes or self.metered):
+            document = {"states": states, "lakes": [each.to_json() for each in self.lakes]}
+        if whole and self.metered:
+            document["metered"] = {step: [each.bounds, each.series] for step, each in self.metered.items()}
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod
@@ -89,12 +103,14 @@ class Manifest:
         """
         document = json.loads(text)
         states, lakes = (document["states"], document["lakes"]) if isinstance(document, dict) else (document, [])
+        metered = document.get("metered", {}) if isinstance(document, dict) else {}
         return cls(
             {
                 (int(level), int(bucket)): Entry(str(file), int(offset), int(size), tuple(needs), int(checksum))
                 for level, bucket, file, offset, size, needs, checksum in states
             },
             tuple(map(LakeBatch.of_json, lakes)),
+            {step: _metered(*each) for step, each in metered.items()},
         )
 
 
@@ -215,6 +231,13 @@ class ManifestLog:
     def _all(self) -> list[tuple[int, int]]:
         parts = (name.split(".") for name in self._folder.names())
         return [(int(part[0]), int(part[1])) for part in parts if len(part) == 2 and part[0].isdecimal() and part[1].isdecimal()]
+
+
+def _metered(bounds: list[float] | None, series: dict[str, list[int]]) -> Metered:
+    return Metered(
+        None if bounds is None else tuple(map(float, bounds)),
+        {value: tuple(map(int, numbers)) for value, numbers in series.items()},
+    )
 
 
 def manifest_name(batch: int, run: int) -> str:

@@ -201,7 +201,7 @@ def _check(stream: str, sequence: int) -> None:
 def _at_point(stream: str, point: Point) -> Position:
     # A stream that the query had not read yet began with its first message.
     found = point.streams.get(stream, BEGINNING)
-    return Position(found.epoch, found.sequence, found.cursor)
+    return Position(found.epoch, found.sequence, found.cursor, found.moves)
 
 
 def _point_of(batch: int, points: Sequence[Point]) -> Point:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine._errors import HistoryError
 from headrace.engine.history.files import LAKE_INSTALL, PARQUET, File, Values, store_of
+from headrace.engine.iceberg_catalogs import open_catalog
 from headrace.engine.s3_environment import of_pyiceberg
 
 if TYPE_CHECKING:
@@ -54,14 +55,13 @@ def of_iceberg(path: str) -> Iterator[File]:
         HistoryError: The library for such tables is missing, or the table cannot be read.
     """
     try:
-        from pyiceberg.catalog import load_catalog
         from pyiceberg.table import StaticTable
     except ImportError:
         raise HistoryError(f"history {path}: it is an Iceberg table: install headrace-engine[iceberg]") from None
     try:
         if path.startswith(ICEBERG):
             catalog, _, name = path.removeprefix(ICEBERG).partition(".")
-            table: Table = load_catalog(catalog, **of_pyiceberg()).load_table(name)
+            table: Table = open_catalog(catalog, {}).load_table(name)
         else:
             table = StaticTable.from_metadata(path, of_pyiceberg())
         _check_names(path, table)

@@ -8,16 +8,17 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.engine._errors import LakeError
+from headrace.engine.iceberg_catalogs import open_catalog
 from headrace.engine.lakes.iceberg_files import described
 from headrace.engine.lakes.iceberg_lake import INSTALL, LAST_VERSION, MAX_ATTEMPTS, RETRIES
 from headrace.engine.lakes.objects import reason_of
 from headrace.engine.lakes.task_files import GROUP_BYTES, GROUP_ROWS
-from headrace.engine.s3_environment import of_pyiceberg
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -46,14 +47,12 @@ def compact_iceberg(path: str, file_bytes: int, options: Mapping[str, str]) -> t
         LakeError: There is no such table, or it cannot be compacted.
         OSError: The storage failed.
     """
-    try:
-        from pyiceberg.catalog import load_catalog
-    except ImportError:
-        raise LakeError(INSTALL) from None
+    if find_spec("pyiceberg") is None:
+        raise LakeError(INSTALL)
     catalog, _, name = path.removeprefix(ICEBERG).partition(".")
     joins: list[_Join] = []
     try:
-        opened = load_catalog(catalog, **{**of_pyiceberg(), **options})
+        opened = open_catalog(catalog, options)
         table = opened.load_table(name)
         if table.metadata.format_version > LAST_VERSION:
             raise LakeError(
@@ -138,10 +137,11 @@ def _committed(path: str, load: Any, joins: Sequence[_Join]) -> Sequence[_Join]:
     for _ in range(MAX_ATTEMPTS):
         table = load()
         present = {task.file.file_path: task for task in table.scan().plan_files()}
-        if is_unknown and all(join.written.file_path in present for join in joins):
-            return joins
+        if done := [join for join in joins if is_unknown and join.written.file_path in present]:
+            return done
         kept = [join for join in joins if all(_is_whole(present.get(file.file_path)) for file in join.read)]
-        _discard(table, [join for join in joins if join not in kept])
+        if not is_unknown:  # Else a snapshot may name their files.
+            _discard(table, [join for join in joins if join not in kept])
         joins = kept
         if not joins:
             return []

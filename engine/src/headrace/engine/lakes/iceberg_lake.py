@@ -12,20 +12,20 @@ import pyarrow as pa
 
 from headrace.engine._errors import LakeError
 from headrace.engine.checkpoint.lake_batches import LakeBatch, LakeFile
+from headrace.engine.iceberg_catalogs import open_catalog
 from headrace.engine.lakes.columns import Column, missing
 from headrace.engine.lakes.iceberg_files import data_file, plain
 from headrace.engine.lakes.names import BATCH_FOLDER, digits_of
 from headrace.engine.lakes.objects import reason_of
 from headrace.engine.lakes.places import Place, staging_at
-from headrace.engine.s3_environment import of_pyiceberg
 from headrace.pipelines.runtime import is_in_store, values_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-MAX_ATTEMPTS = 20
-"""How often a commit is tried while other writers change the table."""
+MAX_ATTEMPTS, MAX_UNKNOWN = 20, 3
+"""How often a commit is tried while other writers change the table, or while the catalog does not tell what it has done."""
 INSTALL = "format='iceberg' needs pyiceberg on the driver: pip install 'headrace-engine[iceberg]'"
 _RESTORE = "restore the table, its catalog and the checkpoint from the same backup"
 _NAMES = "schema.name-mapping.default"
@@ -63,8 +63,10 @@ class IcebergLake:
 
     def prepare(self, schema: pa.Schema, partition_by: Sequence[str] = ()) -> None:
         """Creates the table, or adds the columns that it lacks. See `Table`."""
-        reason = ""
+        attempts = _Attempts()
         for _ in range(MAX_ATTEMPTS):
+            if not attempts.are_left:
+                break
             try:
                 with self._naming("its columns cannot be prepared"):
                     table = self._table()
@@ -74,18 +76,18 @@ class IcebergLake:
                     self._check(table, partition_by)
                     self._add_columns(table, schema, partition_by)
                     return
-            except _faster() as error:
-                reason = reason_of(error)  # Another writer was faster: read the table again.
-        raise LakeError(
-            f"lake {self._path}: its columns cannot be prepared, since other writers change it: {reason}; start again"
-        )
+            except _not_made() as error:
+                attempts.note(error)  # Read the table again.
+        raise LakeError(f"lake {self._path}: its columns cannot be prepared, since {attempts.reason}; start again")
 
     def show(self, batch: LakeBatch) -> bool:
         """Appends the files of a committed micro-batch; False if they were appended before. See `Table`."""
         self.staging.check_table(batch)
         partition_by = list(values_of(batch.files[0].folder))
-        reason = ""
+        attempts = _Attempts()
         for _ in range(MAX_ATTEMPTS):
+            if not attempts.are_left:
+                break
             try:
                 with self._naming(f"micro-batch {batch.batch} cannot be appended to it"):
                     table = self._table()
@@ -100,11 +102,11 @@ class IcebergLake:
                         continue  # Somebody has replaced the table's columns since the start.
                     self._append(table, batch)
                     return True
-            except _faster() as error:
-                reason = reason_of(error)  # Another writer was faster, perhaps with this micro-batch: read the table again.
+            except _not_made() as error:
+                attempts.note(error)  # Perhaps another driver has committed this micro-batch: read the table again.
         raise LakeError(
-            f"lake {self._path}: micro-batch {batch.batch} is committed, and other writers were faster {MAX_ATTEMPTS} times: "
-            f"{reason}. Nothing is lost: the next start appends it"
+            f"lake {self._path}: micro-batch {batch.batch} is committed, and cannot be appended, since {attempts.reason}. "
+            "Nothing is lost: the next start appends it"
         )
 
     def _append(self, table: "Table", batch: LakeBatch) -> None:
@@ -133,7 +135,11 @@ class IcebergLake:
         if any(name.startswith(BATCH_FOLDER) or name == "_delta_log" for name in self.staging.make_table()):
             raise LakeError(f"lake {self._path} has files of another format, which Iceberg does not read: use another folder")
         catalog, name = self._catalog(), self._name()
-        catalog.create_namespace_if_not_exists(name[:-1])
+        try:
+            catalog.create_namespace_if_not_exists(name[:-1])
+        except Exception:
+            if not catalog.namespace_exists(name[:-1]):  # Else somebody has made it who may.
+                raise
         location = self._path if is_in_store(self._path) else f"file://{self._path}"
         with catalog.create_table_transaction(name, _plain_schema(schema), location, properties=_NEW) as transaction:
             with transaction.update_spec() as spec:
@@ -196,12 +202,9 @@ class IcebergLake:
                 "micro-batch may not be shown: start once with the lake, then without it"
             )
         if self._opened is None:
-            from pyiceberg.catalog import load_catalog
-
             is_synced = self._sync and not is_in_store(self._path)
             synced = {"py-io-impl": "headrace.engine.lakes.synced_io.SyncedFileIO"} if is_synced else {}
-            properties = {**synced, **of_pyiceberg(), **self._place.options}
-            self._opened = load_catalog(self._place.table.partition(".")[0], **properties)
+            self._opened = open_catalog(self._place.table.partition(".")[0], {**synced, **self._place.options})
         return self._opened
 
     @contextmanager
@@ -211,7 +214,7 @@ class IcebergLake:
         Raises:
             LakeError: One of them failed.
         """
-        kept: tuple[type[Exception], ...] = (LakeError, OSError, *_faster())
+        kept: tuple[type[Exception], ...] = (LakeError, OSError, *_not_made())
         try:
             yield
         except kept:
@@ -245,7 +248,34 @@ def _mark_in(table: "Table", query: str) -> int:
     return max((int(some[name]) for some in (table.properties, *summaries) if name in some), default=-1)
 
 
-def _faster() -> tuple[type[Exception], ...]:
+class _Attempts:
+    """The attempts to commit, while other writers are faster, or the catalog does not tell what it has done."""
+
+    def __init__(self) -> None:
+        self._failed = self._unknown = 0
+        self._error: Exception | None = None
+
+    @property
+    def are_left(self) -> bool:
+        """Whether another attempt may succeed."""
+        return self._failed < MAX_ATTEMPTS and self._unknown < MAX_UNKNOWN
+
+    @property
+    def reason(self) -> str:
+        """Why none has succeeded."""
+        what = "its catalog does not tell whether it has" if self._unknown == MAX_UNKNOWN else "other writers change it"
+        return what if self._error is None else f"{what}: {reason_of(self._error)}"
+
+    def note(self, error: Exception) -> None:
+        """An attempt has failed."""
+        from pyiceberg.exceptions import CommitStateUnknownException
+
+        self._error = error
+        self._failed += 1
+        self._unknown += isinstance(error, CommitStateUnknownException)
+
+
+def _not_made() -> tuple[type[Exception], ...]:
     """The errors of a commit that was not made, or of which that is not known: read the table again.
 
     Raises:

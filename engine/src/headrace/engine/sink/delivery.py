@@ -12,11 +12,9 @@ import pyarrow as pa
 from headrace.engine._errors import GatewayAway, SinkAway
 from headrace.engine.sink.delivery_call import DeliveryCall
 from headrace.engine.sink.options import SinkOptions
-from headrace.engine.sink.retries import MAX_PAUSE_S, fields_of
-from headrace.engine.sink.sink_errors import sink_error
+from headrace.engine.sink.sink_calls import sink_error, sink_retry
 from headrace.engine.sink.spool import Spool
 from headrace.engine.wire.connection import Connection
-from headrace.engine.wire.retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import sink_pb2
 
@@ -53,7 +51,7 @@ class Delivery:
         self._partition = partition
         self._run_id = run_id
         self._run_number = run_number
-        self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=fields_of(options, transaction))
+        self._retry = sink_retry(options, transaction)
         self._call: DeliveryCall | None = None
         self._farthest = 0
         """The most requests that a call has sent: a call that sends more shows progress, and resets the timeout."""

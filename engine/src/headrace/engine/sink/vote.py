@@ -6,10 +6,8 @@ import grpc
 
 from headrace.engine._errors import GatewayAway, SinkAway
 from headrace.engine.sink.options import SinkOptions
-from headrace.engine.sink.retries import MAX_PAUSE_S, fields_of
-from headrace.engine.sink.sink_errors import VoteGivenUp, sink_error
+from headrace.engine.sink.sink_calls import VoteGivenUp, sink_error, sink_retry
 from headrace.engine.wire.connection import Connection
-from headrace.engine.wire.retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import sink_pb2
 
@@ -39,7 +37,7 @@ def vote(
         VoteGivenUp: Nobody waits for the vote.
         HeadraceError: The sink votes against it, has lost a part, or did not answer until the timeout.
     """
-    retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=fields_of(options, transaction))
+    retry = sink_retry(options, transaction)
     request = pb.VoteRequest(
         sink=options.sink,
         transaction=transaction,

@@ -220,7 +220,7 @@ class TaskWriter:
         return None
 
     def _deliver_dead_letters(self, refused: Refused, task: Task, spool: Spool, options: SinkOptions) -> Attempt:
-        """Delivers messages that the sink does not get to the dead-letter sink, in the same transaction; returns the attempt."""
+        """Delivers refused messages to the dead-letter sink, in the transaction of the others; returns the attempt."""
         reasons = iter([reason for _, reason in refused])
         with Delivery(options, self._connection, task.transaction, task.partition, task.run_id, task.run_number) as delivery:
             for rows in spool.pick([place for place, _ in refused]):
@@ -239,10 +239,10 @@ class TaskWriter:
     def _log_undecoded(self, task: Task) -> None:
         first = next(iter(self._failed)).column(ERROR)[0].as_py()
         log.warning(
-            "%d messages of batch %d, partition %d, could not be decoded, and are skipped; the first one: %s",
-            self._failed.messages,
+            "batch %d, partition %d: skipped %s that could not be decoded, the first because: %s",
             task.batch,
             task.partition,
+            counted(self._failed.messages, "message"),
             first,
             extra={"sink": self._options.sink, "batch": task.batch, "partition": task.partition},
         )
@@ -251,9 +251,9 @@ class TaskWriter:
         shown = "; ".join(f"{place}: {reason}" for place, reason in refused[:_SHOWN])
         more = "" if len(refused) <= _SHOWN else "; ..."
         log.warning(
-            "sink %s rejected %d messages of batch %d, partition %d, which are skipped: %s%s",
+            "sink %s rejected %s of batch %d, partition %d; skipped: %s%s",
             self._options.sink,
-            len(refused),
+            counted(len(refused), "message"),
             task.batch,
             task.partition,
             shown,

@@ -16,6 +16,8 @@ from headrace.protocol.v1 import engine_pb2 as pb
 
 PROGRESS_TIMEOUT_S = 10.0
 """How long, in seconds, the gateway waits for a source that sends none of the messages that a batch needs."""
+_REQUEST_CURSORS_BYTES = 2**19
+"""How large the cursors in one request are, at most, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,15 @@ def _source_silent(error: grpc.RpcError) -> SourceSilent | None:
 
 
 def _check_whole(pipeline: pb.Pipeline, left: Sequence[Range]) -> None:
-    """Checks that the last message of each range has arrived: a replayable stream always has the message that a range ends with.
+    """Checks that the last message of each range has arrived: only a redelivering stream may lack it.
 
     Raises:
         MessagesLost: A range ended early.
     """
     for r in left:
-        if r.end.epoch == 0 and r.end == r.batch_end and r.low < r.end.sequence and not pipeline.skip_lost:
+        is_resumable = r.batch_end.begin is not None
+        must_arrive = is_resumable or (r.end.epoch == 0 and not pipeline.skip_lost)
+        if must_arrive and r.end == r.batch_end and r.low < r.end.sequence:
             raise MessagesLost(
                 f"stream {r.stream}: the messages after sequence {r.low} up to {r.end.sequence} were planned and did not arrive; "
                 "restore the source, or set failOnDataLoss to false to continue without the lost messages"
@@ -125,15 +129,30 @@ def _check_whole(pipeline: pb.Pipeline, left: Sequence[Range]) -> None:
 def _call(
     connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range], timeout_s: float | None, progress_s: float
 ) -> Iterator[tuple[int, Columns]]:
-    request = pb.FetchRequest(
-        pipeline=pipeline, ranges=[r.to_proto() for r in ranges], progress_timeout_ms=int(progress_s * 1000)
-    )
-    call = connection.stub().Fetch(request, metadata=connection.metadata, timeout=timeout_s)
-    try:
-        for response in call:
-            for found in response.frames:
-                if found.range >= len(ranges):
-                    raise FrameError(f"received a frame of range {found.range}, but requested only {len(ranges)} ranges")
-                yield found.range, columns(ranges[found.range].stream, found.frame)
-    finally:
-        call.cancel()
+    first = 0
+    for part in _in_parts(ranges):
+        request = pb.FetchRequest(
+            pipeline=pipeline, ranges=[r.to_proto() for r in part], progress_timeout_ms=int(progress_s * 1000)
+        )
+        call = connection.stub().Fetch(request, metadata=connection.metadata, timeout=timeout_s)
+        try:
+            for response in call:
+                for found in response.frames:
+                    if found.range >= len(part):
+                        raise FrameError(f"received a frame of range {found.range}, but requested only {len(part)} ranges")
+                    yield first + found.range, columns(part[found.range].stream, found.frame)
+        finally:
+            call.cancel()
+        first += len(part)
+
+
+def _in_parts(ranges: Sequence[Range]) -> Iterator[Sequence[Range]]:
+    """Divides ranges into requests that any gateway reads, in order: each range has four cursors, of up to 64 KiB each."""
+    begin = size = 0
+    for index, r in enumerate(ranges):
+        more = sum(len(at.cursor or b"") for at in (r.committed, r.start, r.end, r.batch_end) if at is not None)
+        if size + more > _REQUEST_CURSORS_BYTES and index > begin:
+            yield ranges[begin:index]
+            begin, size = index, 0
+        size += more
+    yield ranges[begin:]

@@ -62,6 +62,8 @@ class Options(GatewayOptions):
     """The path of the socket of the application's worker in real-time mode; None without it."""
     driver: str = ""
     """The id of the driver, if it sends heartbeats."""
+    bootstraps: str | None = None
+    """The tables that an application reads before the streams that meet them, as a document; None if there are none."""
     history: str | None = None
     """The history that an application reads first, as a document; None without one."""
     history_alone: bool = False
@@ -151,6 +153,7 @@ _OWN: Mapping[str, Option] = {
 _INTERNAL: Mapping[str, Option] = {
     "application": Option("application"),
     "asksForPresent": Option("asks_for_present", boolean),
+    "bootstraps": Option("bootstraps"),
     "finish": Option("finish", boolean),
     "history": Option("history"),
     "historyAlone": Option("history_alone", boolean),

@@ -14,12 +14,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, GatewayError, NotAttached
 from headrace.engine.checkpoint.position import Offset, Position, ended, left_out, moved, to_stream_positions
 from headrace.engine.codec import Columns
+from headrace.engine.source.bootstraps import Bootstraps
+from headrace.engine.source.confirmation import Confirmation
 from headrace.engine.source.fetch import PipelineRun, fetch_once
 from headrace.engine.source.missing_connectors import MAX_PAUSE_S, MissingConnectors, sinks_away
 from headrace.engine.source.options import Options
 from headrace.engine.source.parallelism import Parallelism
 from headrace.engine.source.present import PresentClock
-from headrace.engine.source.ranges import Ends, Range, split
+from headrace.engine.source.ranges import Ends, Range, begins_of, ranges_of, split
 from headrace.engine.source.running_clock import RunningClock
 from headrace.engine.wire.connection import Connection, to_error
 from headrace.engine.wire.lease import LeaseRenewal
@@ -58,6 +60,8 @@ class Planner:
         self._initial: dict[str, Any] | None = None
         self._last_start: dict[str, Any] | None = None
         self._last_end: dict[str, Any] | None = None
+        self._read_end: dict[str, Any] | None = None
+        """Where the last batch ends that this run has planned and read: nobody has read it otherwise if it is committed."""
         self._calls = 0
         """How many times it has called Plan."""
         self._answered = 0
@@ -68,9 +72,11 @@ class Planner:
         """The size of each range of the last planned batch, in bytes."""
         self._parallelism = Parallelism(options.read_tasks, options.interval_s)
         self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=self._fields)
+        self._bootstraps = Bootstraps(options.bootstraps, self._fields)
         self._missing_connectors = MissingConnectors(options, self._fields)
         self._clock = RunningClock(options.tick_s, options.interval_s)
         self._present = PresentClock(self._fields)
+        self._confirmation = Confirmation()
         self._lease = LeaseRenewal(connection, lambda: self.pipeline_run.to_proto(options))
 
     def initial_offset(self) -> dict[str, Any]:
@@ -109,17 +115,22 @@ class Planner:
         if start == self._last_end:
             self._parallelism.end()
         offset = self._offset(start)
+        if start != self._read_end:
+            offset = offset.taken_as_unread()
         self._last_start, self._last_end, self._sizes = start, start, {}
+        self._confirmation.look(start)
         while True:
             response = self._plan(offset, limit)
             self._clock.look(is_complete=response is not None and not (response.sinks_away or response.streams_away))
             if response is not None:
+                self._bootstraps.note(response, offset)
                 self._missing_connectors.note(response, awaits_streams=self._available_now)
             if response is not None and (
                 response.ranges
                 or self._finishes(offset, response)
                 or self._forgets(offset, response)
                 or self._ticks(offset, response)
+                or self._confirms(offset, response)
             ):
                 break
             # A bounded run must not report "nothing new" before the gateway has planned everything.
@@ -129,7 +140,8 @@ class Planner:
         moved_to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
         finishes = self._finishes(offset, response)
         forgotten = self._forgets(offset, response)
-        streams = {name: position for name, position in {**offset.streams, **moved_to}.items() if name not in forgotten}
+        known = offset.taken_as_read().streams
+        streams = {name: position for name, position in {**known, **moved_to}.items() if name not in forgotten}
         awaited = (offset.awaited | set(response.opened)) - set(response.ended_unread) - streams.keys()
         # A batch that only forgets streams contains nothing new.
         finished = finishes or (offset.finished and not response.ranges)
@@ -147,6 +159,7 @@ class Planner:
             present = {"planned_at": now, "wall_at": None if wall == now else wall, "began_at": began_at}
         if self._clock.is_needed:
             present["clock"] = (offset.clock or 0) + self._clock.take()
+        changes["bootstrapped"] = self._bootstraps.done(offset)
         changes |= {"run_number": run.number, "run_id": run.run_id, "checkpoint": run.checkpoint, **present}
         return replace(offset, **changes)
 
@@ -166,6 +179,12 @@ class Planner:
         """Whether a batch without messages is due, by which event time of quiet streams advances."""
         is_complete = not (response.sinks_away or response.streams_away)
         return self._clock.is_due and is_complete and bool(offset.streams) and not self._available_now
+
+    def _confirms(self, offset: Offset, response: pb.PlanResponse) -> bool:
+        """Whether a batch without messages is due that records that the last one was read as it was planned."""
+        if offset.is_read:
+            return False
+        return response.exhausted if self._available_now else self._confirmation.is_due
 
     def _forgets(self, offset: Offset, response: pb.PlanResponse) -> set[str]:
         """The streams that the next offset omits."""
@@ -258,6 +277,7 @@ class Planner:
             wait_ms=PLAN_WAIT_MS,
             number=self._calls,
             follows=self._answered,
+            bootstraps=[table.to_proto() for table in self._bootstraps.pending(offset)],
         )
         try:
             response = self._connection.stub().Plan(
@@ -307,15 +327,13 @@ class Planner:
         """
         # The end first: if batch 0 is read again, Spark has requested a new initial offset, and only the end has the name.
         finish, begin = self._offset(end), self._offset(start)
-        ranges = [
-            Range(name, begin.streams.get(name), begin.streams.get(name), position, position)
-            for name, position in finish.streams.items()
-            if begin.streams.get(name) != position and not position.start
-        ]
-        if not self._planned_here(start, end) or not begin.streams:
+        is_planned_here = self._planned_here(start, end)
+        ranges = ranges_of(begin.streams, finish.streams, as_planned=is_planned_here)
+        self._read_end = end if is_planned_here else None
+        if not is_planned_here or not begin.streams:
             # When the gateway planned a query's first batch, it did not know the query's sinks yet.
             self._await_sinks()
-        if self._planned_here(start, end):
+        if is_planned_here:
             weights = [max(1, self._sizes.get(r.stream, 1)) for r in ranges]
             tasks = self._parallelism.tasks(sum(weights))
             self._parallelism.begin(sum(weights), tasks)
@@ -326,14 +344,20 @@ class Planner:
     def ends(self, start: dict[str, Any], end: dict[str, Any]) -> Ends:
         """The streams that open and end with a batch; the same if the batch is read again."""
         finish, begin = self._offset(end), self._offset(start)
-        known = set(ended(begin.streams))
-        names = tuple(name for name in ended(finish.streams) if name not in known)
+        begins, ends_here = begins_of(begin.streams, finish.streams), finish.streams
+        if not self._planned_here(start, end):
+            # What ends with a range that is given up ends later.
+            ends_here = finish.taken_as_unread().streams
+        known = set(ended(begins))
+        names = tuple(name for name in ended(ends_here) if name not in known)
         forgotten = tuple(left_out(finish.streams, begin.streams))
         before, after = begin.streams.keys() | begin.awaited, finish.streams.keys() | finish.awaited
         names += tuple(sorted(begin.awaited - after))
         opened = tuple(sorted(after - before))
         elapsed = 0 if finish.planned_at is None or finish.began_at is None else max(0, finish.planned_at - finish.began_at)
-        return Ends(names, finish.finish != begin.finish, forgotten, opened, elapsed, finish.clock, finish.planned_at)
+        # With every batch: a level that a later version adds has not heard of it.
+        read = finish.bootstrapped
+        return Ends(names, finish.finish != begin.finish, forgotten, opened, elapsed, finish.clock, finish.planned_at, read)
 
     def planned_at(self, end: dict[str, Any]) -> int | None:
         """The machine's clock when a batch was planned, in microseconds since 1970; None if no step needs it.
@@ -350,7 +374,8 @@ class Planner:
 
     def _announce_replay(self, start: Offset, end: Offset) -> None:
         try:
-            self._attach(start.streams, moved(end.streams, start.streams))
+            begins = begins_of(start.streams, end.streams)
+            self._attach(begins, moved(end.taken_as_unread().streams, begins))
         except GatewayError as error:
             # Each task also sends its ranges to the gateway, and waits for it.
             log.warning("cannot announce a batch that is read again: %s", error, extra=self._fields)

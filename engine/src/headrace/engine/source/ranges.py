@@ -1,6 +1,6 @@
 """Ranges of streams, and how a batch is divided into tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.engine.checkpoint.position import Position, to_wire
@@ -19,6 +19,8 @@ class Ends:
         elapsed: The time from when the first batch was planned to when this one was, in microseconds; 0 if no step needs it.
         clock: For how long the application has run, in microseconds; None if nothing needs it.
         planned_at: When the batch was planned, in microseconds since 1970; None if no step needs it.
+        bootstrapped: The tables that were read to their present end with the batch, or before, each with the
+            patterns of its streams.
     """
 
     streams: tuple[str, ...] = ()
@@ -28,17 +30,50 @@ class Ends:
     elapsed: int = 0
     clock: int | None = None
     planned_at: int | None = None
+    bootstrapped: frozenset[tuple[str, str]] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether any stream is opened, ends or is forgotten, or time has passed that a step needs."""
+        """Whether any stream is opened, ends or is forgotten, a table was read, or time has passed that a step needs."""
         times = (self.clock, self.planned_at)
-        return bool(self.streams or self.forgotten or self.opened or self.elapsed) or self.all or times != (None, None)
+        named = self.streams or self.forgotten or self.opened or self.bootstrapped
+        return bool(named or self.elapsed) or self.all or times != (None, None)
 
 
 NO_ENDS = Ends()
 
 MIN_TASK_WEIGHT = 2**20
 """The approximate minimum that a task reads, in bytes: starting a task costs as much as reading them."""
+
+
+def begins_of(start: Mapping[str, Position], end: Mapping[str, Position]) -> dict[str, Position]:
+    """Returns the positions where a batch begins. Of a resumable stream, its end tells whether the batch before was read."""
+    begins = {name: _place_before(position, end.get(name)) for name, position in start.items()}
+    return {**begins, **{name: at.taken_as_unread() for name, at in end.items() if at.begin is not None}}
+
+
+def _place_before(start: Position, end: Position | None) -> Position:
+    """Returns where a batch begins in a stream whose last batch is confirmed or taken back by its own end."""
+    return start.taken_as_read() if end is None or end == start or start.begin is None else start.taken_as_unread()
+
+
+def ranges_of(start: Mapping[str, Position], end: Mapping[str, Position], *, as_planned: bool) -> "list[Range]":
+    """Returns what a batch reads between the positions of two offsets.
+
+    Args:
+        start: The positions where it begins.
+        end: The positions where it ends.
+        as_planned: Whether the run that reads the batch has planned it. Another run gives up the ranges of resumable streams,
+            whose messages may be gone: what follows their beginning comes in the next batch.
+    """
+    ranges = []
+    for name, position in end.items():
+        if position.begin is not None:
+            begin = position.taken_as_unread()
+            if as_planned:
+                ranges.append(Range(name, begin, begin, position, position))
+        elif (known := start.get(name)) != position and not position.start and (known is None or known < position):
+            ranges.append(Range(name, known, known, position, position))
+    return ranges
 
 
 @dataclass(frozen=True, slots=True)

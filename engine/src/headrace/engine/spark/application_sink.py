@@ -1,6 +1,7 @@
 """The sink of applications' queries in the JVM, and the driver's handlers of their micro-batches."""
 
 import atexit
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -33,8 +34,8 @@ class Handler(Protocol):
     def hindered(self) -> RunFault | None:
         """What hinders the run; None if nothing does."""
 
-    def metrics(self) -> RunMetrics:
-        """The totals of the run since it started."""
+    def metrics(self, committed: int | None) -> RunMetrics:
+        """The totals of the run since it started, given the last micro-batch in the commit log."""
 
     def abort(self, batch: int) -> None:
         """A micro-batch has failed."""
@@ -73,10 +74,10 @@ def tell_committed(run: str, batch: int) -> None:
         handler.committed(batch)
 
 
-def metrics_of(run: str) -> RunMetrics | None:
-    """The totals of the run of a query's handler since it started; None if it has no handler."""
+def measure_of(run: str) -> Callable[[int | None], RunMetrics] | None:
+    """What returns the totals of the run of a query's handler, also after its end; None if it has no handler."""
     handler = _handlers.get(run)
-    return None if handler is None else handler.metrics()
+    return None if handler is None else handler.metrics
 
 
 def fault_of(run: str) -> RunFault | None:

@@ -19,6 +19,7 @@ from headrace.engine.checkpoint.position import Offset, Position, moved, to_wire
 from headrace.engine.source.options import Options
 from headrace.engine.wire.connection import Connection, to_error
 from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1.frame_pb2 import Position as Place
 
 CALL_TIMEOUT_S = 10.0
 MAX_WAITING = 100
@@ -49,8 +50,13 @@ class Logged:
 
     @cached_property
     def ends(self) -> Mapping[str, Position]:
-        """Where it ends in each stream that it reads. The start of a stream is an end that reads nothing."""
-        return {name: at for name, at in moved(self.end.streams, self.after).items() if not at.start and at.sequence >= 0}
+        """Where it ends in each stream that it reads or that has ended. A start reads nothing, nor does a cursor that moves."""
+        news = moved(self.end.streams, self.after)
+        return {name: at for name, at in news.items() if not at.start and at.sequence >= 0 and not self._moves_only(name, at)}
+
+    def _moves_only(self, name: str, at: Position) -> bool:
+        before = self.after.get(name)
+        return before == at and before is not None and before.ended == at.ended
 
 
 @dataclass(eq=False)
@@ -169,10 +175,15 @@ def _to_proto(batch: Logged) -> pb.LoggedBatch:
     return pb.LoggedBatch(
         batch=batch.number,
         ranges=[
-            pb.LoggedRange(stream=name, after=to_wire(batch.after.get(name)), end=to_wire(batch.ends[name]))
+            pb.LoggedRange(stream=name, after=_without_cursor(batch.after.get(name)), end=_without_cursor(batch.ends[name]))
             for name in sorted(batch.ends)[:MAX_BATCH_STREAMS]
         ],
         streams=len(batch.ends),
         planned_ms=batch.planned_ms,
         committed_ms=batch.committed_ms,
     )
+
+
+def _without_cursor(position: Position | None) -> Place | None:
+    """A position as the timeline needs it: the cursors of many micro-batches do not fit into a message."""
+    return None if position is None else to_wire(Position(position.epoch, position.sequence))

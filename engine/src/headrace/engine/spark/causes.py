@@ -44,7 +44,7 @@ _BY_ERROR: dict[str, "pb.RunFaultOrigin.ValueType"] = {
 _OF_AN_ENGINE = re.compile(rf"\b({'|'.join(_BY_ERROR)}): ")
 _OTHER_DRIVER = re.compile(r"another driver has (?:started|continued)")
 _MAX_TEXT = 1_000
-_LEAST_BYTES = 2**20
+_MIN_BYTES = 2**20
 """A file system with less room is full."""
 
 
@@ -128,4 +128,4 @@ def is_full(folder: str) -> bool:
         found = os.statvfs(folder)
     except OSError:
         return False
-    return found.f_bavail * found.f_frsize < _LEAST_BYTES or (found.f_files > 0 and found.f_favail == 0)
+    return found.f_bavail * found.f_frsize < _MIN_BYTES or (found.f_files > 0 and found.f_favail == 0)

@@ -15,7 +15,7 @@ from headrace.engine.wire.connection import Connection, to_error
 from headrace.protocol.v1 import engine_pb2 as pb
 
 CALL_TIMEOUT_S = 2.0
-SHORTEST_INTERVAL_S = 0.5
+MIN_INTERVAL_S = 0.5
 """Each query of a session calls `send`; one heartbeat serves them all."""
 
 log = logging.getLogger("headrace.engine")
@@ -64,7 +64,7 @@ class Heartbeats:
     def send(self) -> None:
         """Sends a heartbeat to each gateway whose last call is over, answered or not."""
         with self._lock:
-            if time.monotonic() - self._sent_at < SHORTEST_INTERVAL_S:
+            if time.monotonic() - self._sent_at < MIN_INTERVAL_S:
                 return
             self._sent_at = time.monotonic()
             for connection in {connection for gateways in self._gateways.values() for connection in gateways}:

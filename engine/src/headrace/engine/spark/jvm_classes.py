@@ -15,12 +15,14 @@ NAMED_CHECKPOINTS = "headrace.engine.NamedCheckpoints"
 """The same by a manager that the user has chosen."""
 APPLICATION_SINK = "headrace.engine.ApplicationSink"
 NO_SHUFFLE = "headrace.engine.NoShuffle"
+SESSION_QUERIES = "headrace.engine.SessionQueries"
+"""Finds the queries of sessions that Spark Connect creates."""
 JAR = Path(__file__).with_name("headrace-engine.jar")
 """What `make jar` builds of them."""
 _ONE_OF_THEM = CHECKPOINTS.replace(".", "/") + ".class"
 
-
-_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+"""The setting that names a session's checkpoint file manager."""
 _CHOSEN_MANAGER = "spark.sql.headrace.checkpointFileManagerClass"
 """The setting in which `NamedCheckpoints` finds the user's manager."""
 
@@ -32,12 +34,16 @@ def use_checkpoints(spark: SparkSession) -> None:
         HeadraceError: The classes cannot be loaded.
     """
     install(spark)
-    chosen = spark.conf.get(_MANAGER, None)
-    if chosen is None:
-        spark.conf.set(_MANAGER, CHECKPOINTS)
-    elif chosen not in (CHECKPOINTS, NAMED_CHECKPOINTS):
-        spark.conf.set(_CHOSEN_MANAGER, chosen)
-        spark.conf.set(_MANAGER, NAMED_CHECKPOINTS)
+    chosen = spark.conf.get(MANAGER, None)
+    for name, value in (chosen_manager(chosen) if chosen is not None else {MANAGER: CHECKPOINTS}).items():
+        spark.conf.set(name, value)
+
+
+def chosen_manager(chosen: str) -> dict[str, str]:
+    """The settings by which commit logs name their runs, and the manager that the user has chosen writes the files."""
+    if chosen in (CHECKPOINTS, NAMED_CHECKPOINTS):
+        return {MANAGER: chosen}
+    return {_CHOSEN_MANAGER: chosen, MANAGER: NAMED_CHECKPOINTS}
 
 
 def install(spark: SparkSession) -> None:

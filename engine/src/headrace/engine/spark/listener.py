@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine.source.options import Options
-from headrace.engine.spark.application_sink import fault_of, metrics_of, remove_handler, tell_committed, tell_run
+from headrace.engine.spark.application_sink import fault_of, measure_of, remove_handler, tell_committed, tell_run
 from headrace.engine.spark.batches import BatchedRun, BatchReporter, Logged, offsets_of
 from headrace.engine.spark.commit_logs import begin_run, end_run
 from headrace.engine.spark.counts import log_counts, stages_of
@@ -208,7 +208,7 @@ class QueryListener:
                 reported.find_readers = lambda: {offset.pipeline for offset in execution.offsets(0)}
             followed = tuple(of_predecessor(query, reported) for query in execution.predecessors()) if options is not None else ()
             if options is not None and options.run is not None:
-                reported.measure = partial(metrics_of, options.run)
+                reported.measure = measure_of(options.run)
             executors = Executors(self._spark)
             application = options.run if options is not None else None
             reported.hindered = lambda: executors.lost() or (fault_of(application) if application is not None else None)
@@ -260,6 +260,16 @@ def watch_queries(spark: SparkSession, defaults: Defaults) -> None:
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     java_import(gateway.jvm, "org.apache.spark.sql.streaming.*")
-    listener = gateway.jvm.PythonStreamingQueryListenerWrapper(QueryListener(spark))
-    _watching[spark] = defaults
+    listener = gateway.jvm.PythonStreamingQueryListenerWrapper(monitor_session(spark, defaults))
     spark._jsparkSession.streams().addListener(listener)
+
+
+def monitor_session(spark: SparkSession, defaults: Defaults) -> QueryListener:
+    """Returns what monitors the queries of a session, once Spark tells it of them."""
+    _watching[spark] = defaults
+    return QueryListener(spark)
+
+
+def monitored_sessions() -> tuple[SparkSession, ...]:
+    """The sessions of this process whose queries are monitored."""
+    return tuple(_watching)

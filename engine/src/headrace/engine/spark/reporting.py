@@ -76,7 +76,7 @@ class ReportedRun:
     """The pipeline names under which the query's sources attach to the gateway."""
     find_readers: Callable[[], set[str]] | None = None
     """Finds those names in the checkpoint, while not all are known: they are there after the query's first batch."""
-    measure: Callable[[], RunMetrics | None] | None = None
+    measure: Callable[[int | None], RunMetrics] | None = None
     """Returns what the run has done since it started; None if it is not measured."""
     hindered: Callable[[], RunFault | None] | None = None
     """Returns what keeps the run from making progress; None if nothing does."""
@@ -166,14 +166,24 @@ class ReportedRun:
             return 0
         except Exception as error:
             if not self.is_unavailable:
-                unexpected = not isinstance(error, HeadraceError)
-                log.warning(
-                    "cannot report the commits of query %s: %s", self.query_id, error, exc_info=unexpected, extra=self._fields
-                )
+                self._log_unreported(error)
             self.is_unavailable = True
             return None
         self.is_unavailable = False
         return pending
+
+    def _log_unreported(self, error: Exception) -> None:
+        has_sinks = self.options is not None and bool(self.options.sinks or self.run.sinks)
+        is_expected = isinstance(error, HeadraceError)
+        if self.ends is None:
+            then = "it tries again, and sinks show what they have staged once it can"
+        elif has_sinks:
+            then = "if that lasts, sinks show what they have staged at its next start"
+        else:
+            then = "nothing waits for them, since the query has ended and has no sinks"
+        level = logging.INFO if is_expected and self.ends is not None and not has_sinks else logging.WARNING
+        text = "cannot report the commits of query %s: %s; %s"
+        log.log(level, text, self.query_id, error, then, exc_info=not is_expected, extra=self._fields)
 
     def is_replaced(self) -> bool:
         """Whether another run has taken over the checkpoint, by the run log.
@@ -252,7 +262,7 @@ class ReportedRun:
         return response.pending
 
     def _metrics(self) -> RunMetrics | None:
-        metrics = None if self.measure is None else self.measure()
+        metrics = None if self.measure is None else self.measure(self.committed)
         if metrics is not None:
             metrics.stages.extend(StageTime(stage=stage, time_ms=spent) for stage, spent in self.stages_ms.items())
         return metrics

@@ -27,6 +27,7 @@ from headrace.engine.spark.format import Application, HeadraceSource
 from headrace.engine.spark.heartbeats import driver_id
 from headrace.engine.spark.jvm_classes import use_checkpoints
 from headrace.engine.spark.listener import watch_queries
+from headrace.engine.spark.masters import require_reachable
 from headrace.engine.spark.quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark.submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.spark.versions import require_supported
@@ -49,6 +50,8 @@ QUICK_SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # The commit log names the attempts whose files count, so files of another attempt at the same batch are harmless.
     _STATE_FORMAT_SETTING: "2",
+    # A driver that is killed while it writes the first entry of a log leaves a file there. Its own number tells each run apart.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # Idle workers stay alive, with the states that they cache.
     "spark.python.daemon.module": "headrace.engine.spark.daemon",
     # A task whose worker has died tells what it was processing, and where in the code it crashed.
@@ -144,7 +147,27 @@ def build_session(
             show. Your own log4j configuration takes precedence. Everything is logged if HEADRACE_VERBOSE is set to `1`.
 
     Raises:
+        OptionError: The master is YARN or Kubernetes, and what Spark needs to connect to it is missing.
         HeadraceError: There already is a Spark Connect session in this process.
+    """
+    spark = create_session(app_name, master, conf, quick_start=quick_start, quiet=quiet)
+    register(spark)
+    return spark
+
+
+def create_session(
+    app_name: str,
+    master: str | None = None,
+    conf: Mapping[str, str | int | bool] | None = None,
+    *,
+    quick_start: bool = False,
+    quiet: bool = False,
+) -> SparkSession:
+    """As `build_session`, but registers nothing.
+
+    Raises:
+        OptionError: The master is YARN or Kubernetes, and what Spark needs to connect to it is missing.
+        HeadraceError: Spark's JVM cannot be started.
     """
     given = {name: _text(value) for name, value in (conf or {}).items()}
     if master is not None:
@@ -162,9 +185,7 @@ def build_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**unset, **given}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    register(spark)
-    return spark
+    return builder.getOrCreate()
 
 
 def _start_jvm(program: Mapping[str, str], outside: Mapping[str, str], quick_start: bool, quiet: bool) -> None:
@@ -177,6 +198,7 @@ def _start_jvm(program: Mapping[str, str], outside: Mapping[str, str], quick_sta
         quiet: Whether the JVM logs only errors.
     """
     expected = {**outside, **program}
+    require_reachable(expected.get(MASTER, _DEFAULT_MASTER), expected)
     local = is_this_machine(expected.get(MASTER, _DEFAULT_MASTER))
     _choose_python(expected, local)
     at_start = dict(_AT_START)
@@ -229,7 +251,7 @@ def _text(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_LEAST_DESCRIPTORS = 64
+_MIN_DESCRIPTORS = 64
 _JVM_DESCRIPTORS = 512
 """How many descriptors the JVM needs: it opens each of Spark's archives, which are about 280."""
 
@@ -253,7 +275,7 @@ def jvm_lacks() -> str:
     if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
         return f"JAVA_HOME is {home}, where no bin/java can be run: set it to the folder of a JDK 17 or newer, or unset it"
     used, most = in_use(), limit()
-    if most is not None and most - used < _LEAST_DESCRIPTORS:
+    if most is not None and most - used < _MIN_DESCRIPTORS:
         return f"{used} of {most} descriptors of this process are in use: {REMEDY}"
     _, max_of_jvm = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Java raises its own limit as far as it may.

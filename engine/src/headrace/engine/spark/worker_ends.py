@@ -9,7 +9,7 @@ from typing import Any
 
 import pyspark.daemon
 
-from headrace.machine.ends import LONGEST_S, call_all
+from headrace.machine.ends import MAX_WAIT_S, call_all
 
 
 def end_in_order() -> None:
@@ -20,7 +20,7 @@ def end_in_order() -> None:
     signal.signal(signal.SIGHUP, _end)
 
 
-def kill_who_stays(longest_s: float = LONGEST_S + 2) -> None:
+def kill_who_stays(longest_s: float = MAX_WAIT_S + 2) -> None:
     """Has this daemon kill the workers that are still there some time after its end: a call into native code defers their signal.
 
     The daemon leads their process group.

@@ -15,7 +15,7 @@ from headrace.gateway.core.streams import pass_round_of_streams
 INTERVAL_S = 1.0
 FRAMES_PER_SECOND = 3_000
 """The rate of partly filled frames that the gateway aims for; well below the capacity of one core (about 10,000)."""
-SHORTEST_LINGER_MS = 5
+MIN_LINGER_MS = 5
 FOLLOWED_LINGER_MS = 1
 """The same for a connector that has a stream which a run in real-time mode follows."""
 MAX_LINGER_MS = 500
@@ -96,12 +96,12 @@ def pace(gateway: Gateway) -> None:
     followed = set().union(*(p.follower.streams for p in gateway.pipelines.values() if p.follower is not None))
     for session in gateway.sessions.values():
         is_followed = any(attachment.stream.name in followed for attachment in session.attachments.values())
-        linger_ms = suitable_linger_ms(senders, FOLLOWED_LINGER_MS if is_followed else SHORTEST_LINGER_MS)
+        linger_ms = suitable_linger_ms(senders, FOLLOWED_LINGER_MS if is_followed else MIN_LINGER_MS)
         if abs(session.linger_ms - linger_ms) * 4 > session.linger_ms:
             session.pace(linger_ms)
 
 
-def suitable_linger_ms(senders: int, shortest_ms: int = SHORTEST_LINGER_MS) -> int:
+def suitable_linger_ms(senders: int, shortest_ms: int = MIN_LINGER_MS) -> int:
     """Returns how long each of `senders` streams should collect messages, in milliseconds, to stay within the frame rate."""
     return min(max(shortest_ms, senders * 1000 // FRAMES_PER_SECOND), MAX_LINGER_MS)
 

@@ -112,10 +112,20 @@ def _check_version(spoken: int) -> None:
 async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
     """Runs all coroutines until the first one ends, then cancels the others. Raises the error of the first one, if any."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    # Every session waits here as long as it lasts: asyncio.wait would keep 1 kB for it.
+    first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end(_: object) -> None:
+        if not first.done():
+            first.set_result(None)
+
+    for task in tasks:
+        task.add_done_callback(end)
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        await first
+        for task in tasks:
+            if task.done():
+                task.result()
     finally:
         for task in tasks:
             task.cancel()

@@ -1,11 +1,13 @@
 """The reports of a query's commit log, by which sinks commit and a rival driver is noticed."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.base.bounds import (
     MAX_SEGMENTS,
+    MAX_SERIES,
     MAX_STAGES,
     MAX_STEPS,
     MAX_WRITTEN,
@@ -142,13 +144,22 @@ def _check_metrics(metrics: metrics_pb2.RunMetrics) -> None:
     """Checks the size of what a run says that it has done.
 
     Raises:
-        ListTooLong: there are too many steps or stages.
-        MalformedMessage: a name is too long.
+        ListTooLong: there are too many steps, stages or series.
+        MalformedMessage: a name is too long, or a bucket lacks its bound.
     """
     check_count("steps", metrics.steps, MAX_STEPS)
     check_count("stages", metrics.stages, MAX_STAGES)
+    check_count("series", metrics.series, MAX_SERIES)
     for name in (*(told.step for told in metrics.steps), *(told.stage for told in metrics.stages)):
         check_length("step or stage", name)
+    for series in metrics.series:
+        check_length("counter", series.metric)
+        check_length("value of a counter", series.value)
+        if len(series.bounds) != len(series.buckets):
+            text = f"histogram {series.metric[:80]!r} has {len(series.bounds)} bounds and {len(series.buckets)} buckets"
+            raise MalformedMessage(text)
+        if not all(map(isfinite, (series.sum, *series.bounds))):
+            raise MalformedMessage(f"histogram {series.metric[:80]!r} has a sum or a bound that is not finite")
 
 
 def _awaited(request: pb.ReportCommitsRequest, sinks: Sequence[str]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from headrace.gateway.core.batches import (
     adopt,
     all_ended,
     attach,
+    bootstrapped,
     check_follows,
     check_is_last_plan,
     check_not_late,
@@ -34,11 +35,12 @@ from headrace.gateway.core.batches import (
     plan,
     read,
     streams_away,
+    tables_away,
     without_connector,
 )
 from headrace.gateway.core.connections import Role
 from headrace.gateway.core.intake import begin_to_forget, held_by, leave_out, to_forget
-from headrace.gateway.core.pipelines import BatchStream, Pipeline, Run
+from headrace.gateway.core.pipelines import BatchStream, Bootstrap, Pipeline, Run
 from headrace.gateway.core.sinks import check_pipeline
 from headrace.gateway.core.status import await_sinks, sinks_away
 from headrace.gateway.identity import Identity, identity_of
@@ -94,8 +96,10 @@ class EngineService(EngineServiceServicer):
         check_is_last_plan(pipeline, request.number)
         check_follows(pipeline, request.follows, request.pipeline.attachment)
         committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
+        check_count("bootstraps", request.bootstraps, MAX_PATTERNS)
+        bootstraps = tuple(map(Bootstrap.from_proto, request.bootstraps))
         commit(self._gateway, pipeline, committed, request.ended)
-        pipeline.plan_number = request.number
+        pipeline.plan_number, pipeline.bootstraps = request.number, bootstraps
         leave_out(self._gateway, pipeline, forgotten)
         check_count("awaited", request.awaited, MAX_POSITIONS)
         pipeline.ended_unread = {name: None for name in request.awaited if name in pipeline.ended_unread}
@@ -121,27 +125,38 @@ class EngineService(EngineServiceServicer):
                 _check_current(pipeline, request.pipeline)
                 continue
             ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
-            pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start})
+            pipeline.plan({r.stream.name: r.end for r in ranges if r.end.is_past(pipeline.position(r.stream.name))})
             over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
             forgotten = to_forget(self._gateway, pipeline, tell_ends=request.tell_ends, with_batch=bool(ranges))
             away = sinks_away(self._gateway, pipeline.name) if ranges or over or forgotten else []
             if away:
                 ranges, forgotten, over = [], [], False
                 pipeline.plan({})
-            done = pipeline.available_now and not away and exhausted(pipeline, self._gateway.streams.values())
+            accepts_away = pipeline.available_now and not request.awaits_streams
+            tables = [] if away else bootstrapped(pipeline, self._gateway.streams, accepts_away=accepts_away)
+            is_last = pipeline.available_now and not (away or pipeline.bootstraps)
+            done = is_last and exhausted(pipeline, self._gateway.streams.values())
             missing = streams_away if pipeline.available_now else without_connector
             absent = missing(pipeline, self._gateway.streams.values()) if request.awaits_streams else []
+            if pipeline.available_now and request.awaits_streams:
+                absent += tables_away(pipeline, self._gateway.streams, absent)
             done = done and not absent
             if done and request.tell_ends and not over:
                 done = has_waited_for_ends(pipeline)
-            if ranges or forgotten or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
+            if ranges or forgotten or tables or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
                 begin_to_forget(self._gateway, forgotten)
                 planned = [_to_proto(r) for r in ranges]
                 if ranges:
                     pipeline.planned_batches += 1
                     pipeline.timeline.plan([_batch_stream(pipeline, r) for r in ranges])
                 response = pb.PlanResponse(
-                    ranges=planned, exhausted=done, all_ended=over, sinks_away=away, forgotten=forgotten, streams_away=absent
+                    ranges=planned,
+                    exhausted=done,
+                    all_ended=over,
+                    sinks_away=away,
+                    forgotten=forgotten,
+                    streams_away=absent,
+                    bootstrapped=tables,
                 )
                 if request.tell_ends and (ranges or forgotten or over):
                     response.opened.extend(newly_opened(pipeline, self._gateway.streams.values(), ranges, request.awaited))

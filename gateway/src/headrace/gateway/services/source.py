@@ -15,7 +15,7 @@ from headrace.gateway.core.base.bounds import check_hello
 from headrace.gateway.core.base.errors import NotPermitted, OutOfTurn, UnknownMessage
 from headrace.gateway.core.base.position import check_name
 from headrace.gateway.core.connections import Role, connector_part
-from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
+from headrace.gateway.core.housekeeping import MIN_LINGER_MS
 from headrace.gateway.core.intake import (
     close_stream,
     lose_position,
@@ -65,7 +65,7 @@ class SourceService(SourceServiceServicer):
 
     def _welcome(self, session: Session) -> pb.IngestResponse:
         limits, account = self._gateway.limits, session.account
-        session.linger_ms = SHORTEST_LINGER_MS
+        session.linger_ms = MIN_LINGER_MS
         return pb.IngestResponse(
             welcome=pb.Welcome(
                 protocol_version=PROTOCOL_VERSION,
@@ -76,8 +76,9 @@ class SourceService(SourceServiceServicer):
                 max_streams=limits.max_streams_per_session,
                 frame_overhead_bytes=OVERHEAD_BYTES,
                 credit=pb.Credit(bytes=account.bytes_left, messages=account.messages_left),
-                pace=pb.Pace(linger_ms=SHORTEST_LINGER_MS),
-                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
+                pace=pb.Pace(linger_ms=MIN_LINGER_MS),
+                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES, pb.CAPABILITY_CURSORS],
+                max_cursor_bytes=limits.max_cursor_bytes,
             )
         )
 

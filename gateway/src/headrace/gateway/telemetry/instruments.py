@@ -7,8 +7,11 @@ from headrace.gateway.core import VERSION, Kind
 from headrace.gateway.telemetry.readings import (
     Read,
     counted,
+    counters,
     data_age,
     degraded,
+    histogram_buckets,
+    histogram_sums,
     of_connectors,
     of_gateway,
     of_pipelines,
@@ -308,6 +311,18 @@ APPLICATION_INSTRUMENTS = (
         "pipeline",
         "step",
     ),
+    _counter("application_counts", "1", "What its counters have counted.", counters, "pipeline", "metric", "value"),
+    _counter(
+        "application_histogram_buckets",
+        "1",
+        "Numbers of its histograms up to `le`.",
+        histogram_buckets,
+        "pipeline",
+        "metric",
+        "value",
+        "le",
+    ),
+    _gauge("application_histogram_sum", "1", "Sums of these numbers.", histogram_sums, "pipeline", "metric", "value"),
 )
 """The instruments with series for each application that runs, and for each of its steps."""
 

@@ -10,7 +10,7 @@ from headrace.gateway.core import Gateway
 from headrace.gateway.observer import Observation, Observer
 from headrace.gateway.telemetry.instruments import read_instruments
 from headrace.gateway.telemetry.measuring import recording
-from headrace.gateway.telemetry.rendering import Format, rendered
+from headrace.gateway.telemetry.rendering import Format, LabelTexts, rendered
 
 _PREFIX = "headrace"
 _END = b"# EOF\n"
@@ -35,6 +35,7 @@ class Prometheus:
         self._recorded_by = recording(gateway, reader)
         self._of: Observation | None = None
         self._texts: dict[str, bytes] = {}
+        self._labels_of, self._labels = Format(), LabelTexts()
         self._one_at_a_time = asyncio.Lock()
 
     async def text(self, accept: str) -> tuple[bytes, str]:
@@ -56,5 +57,7 @@ class Prometheus:
         """Returns the text of an observation. It may take long: do not call it in the event loop."""
         encode, content_type = choose_encoder(accept)
         form, recorded = Format.of(content_type), encode(self._recorded)
-        read = rendered(self._instruments, observed, form).encode()
+        if form != self._labels_of:
+            self._labels_of, self._labels = form, LabelTexts()
+        read = rendered(self._instruments, observed, form, self._labels).encode()
         return recorded.removesuffix(_END) + read + _END if form.open_metrics else recorded + read

@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
 
+from prometheus_client.utils import floatToGoString
+
 from headrace.gateway.core import ConnectorCounts
 from headrace.gateway.observer import Observation, flow_s
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.connector_pb2 import ConnectorState
-from headrace.protocol.v1.metrics_pb2 import RunMetrics, StepMetrics
+from headrace.protocol.v1.metrics_pb2 import MetricSeries, RunMetrics, StepMetrics
 
 MAX_STREAMS = 2_000
 """How many streams have series of their own, the first ones by name."""
@@ -16,8 +18,11 @@ MAX_PARTS = 200
 """How many degraded parts have series of their own, roots before what follows from them."""
 MAX_STEPS = 2_000
 """How many steps have series of their own: steps of the first applications by name."""
+MAX_BUCKETS = 4_000
+"""How many buckets of histograms have series: no more than an instrument may have."""
 Value = tuple[float, dict[str, str]]
 """A value, and its labels."""
+_number: Callable[[float], str] = floatToGoString
 Read = Callable[[Observation], Iterable[Value]]
 
 
@@ -27,6 +32,7 @@ def labelled_names(observed: Observation) -> set[str]:
     found = {f"stream {stream.stream}" for stream in status.streams}
     found |= {f"pipeline {pipeline.pipeline}" for pipeline in status.pipelines}
     found |= {f"step {pipeline} {step.step}" for pipeline, run in _runs(observed) for step in run.steps}
+    found |= {f"series {pipeline} {one.metric} {one.value}" for pipeline, one in _series(observed)}
     found |= {f"degraded {part}" for part in _degraded(observed)}
     return found | {f"sink {sink.sink}" for sink in status.sinks}
 
@@ -86,6 +92,42 @@ def of_steps(read: Callable[[StepMetrics], float]) -> Read:
         (read(step), {"pipeline": pipeline, "step": step.step})
         for pipeline, step in islice(((pipeline, step) for pipeline, run in _runs(observed) for step in run.steps), MAX_STEPS)
     ]
+
+
+def counters(observed: Observation) -> Iterable[Value]:
+    """Reads what the counters of each application have counted."""
+    for pipeline, series in _series(observed):
+        if not series.HasField("sum"):
+            yield series.count, {"pipeline": pipeline, "metric": series.metric, "value": series.value}
+
+
+def histogram_buckets(observed: Observation) -> Iterable[Value]:
+    """Reads how many numbers of each histogram of each application are at most a bound, as Prometheus counts them."""
+    for labels, series in _histograms(observed):
+        for bound, count in zip(series.bounds, series.buckets, strict=False):
+            yield count, {**labels, "le": _number(bound)}
+        yield series.count, {**labels, "le": "+Inf"}
+
+
+def histogram_sums(observed: Observation) -> Iterable[Value]:
+    """Reads the sum of the numbers of each histogram of each application."""
+    for labels, series in _histograms(observed):
+        yield series.sum, labels
+
+
+def _histograms(observed: Observation) -> Iterable[tuple[dict[str, str], MetricSeries]]:
+    """The first histograms with their labels, each whole, as far as there may be series for their buckets."""
+    buckets = 0
+    for pipeline, series in _series(observed):
+        if series.HasField("sum"):
+            buckets += len(series.bounds) + 1
+            if buckets > MAX_BUCKETS:
+                return
+            yield {"pipeline": pipeline, "metric": series.metric, "value": series.value}, series
+
+
+def _series(observed: Observation) -> Iterable[tuple[str, MetricSeries]]:
+    return ((pipeline, series) for pipeline, run in _runs(observed) for series in run.series)
 
 
 def stages(observed: Observation) -> Iterable[Value]:

@@ -18,6 +18,8 @@ MAX_SERIES = 4_000
 """How many series an instrument may have: for each of 1,000 sinks, there is one for each outcome of its transactions."""
 _UNITS = {"s": "seconds", "By": "bytes"}
 _number: Callable[[float], str] = floatToGoString
+_SHORT = 1_000_000
+"""Whole numbers from here on have an exponent."""
 _OPEN_METRICS = "application/openmetrics-text"
 _ESCAPING = "escaping="
 
@@ -42,22 +44,39 @@ class Format:
         return cls(kind == _OPEN_METRICS, escaping)
 
 
-def rendered(instruments: Sequence[Instrument], observed: Observation, form: Format) -> str:
-    """Returns the lines of all instruments that are read and have a value in an observation."""
-    lines = list[str]()
-    known = dict[tuple[tuple[str, str], ...], str]()
+LabelTexts = dict[tuple[tuple[str, str], ...], str]
+"""The text of labels in a format, by their names and values."""
+
+
+def rendered(instruments: Sequence[Instrument], observed: Observation, form: Format, label_texts: LabelTexts) -> str:
+    """Returns the lines of all instruments that are read and have a value in an observation.
+
+    Args:
+        instruments: The instruments.
+        observed: The observation.
+        form: The format.
+        label_texts: The texts of labels in the text before, most of which are needed again; they are replaced.
+    """
+    lines, before = list[str](), label_texts.copy()
+    label_texts.clear()
     for instrument in instruments:
-        if instrument.read is not None and (series := _series(instrument, observed, form, known)):
+        if instrument.read is not None and (series := _series(instrument, observed, form, label_texts, before)):
             lines += _heading(instrument, form)
             name = escape_metric_name(instrument.exported_name, form.escaping)
-            lines += [f"{name}{labels} {_number(value)}\n" for labels, value in series.items()]
+            # Most numbers are short and whole, and need no rule of Go.
+            lines += [
+                f"{name}{labels} {value}.0\n"
+                if type(value) is int and -_SHORT < value < _SHORT
+                else f"{name}{labels} {_number(value)}\n"
+                for labels, value in series.items()
+            ]
     return "".join(lines)
 
 
 def _series(
-    instrument: Instrument, observed: Observation, form: Format, label_texts: dict[tuple[tuple[str, str], ...], str]
+    instrument: Instrument, observed: Observation, form: Format, label_texts: LabelTexts, before: LabelTexts
 ) -> dict[str, float]:
-    """Returns the values of an instrument by the text of their labels; `label_texts` has the texts that there were before.
+    """Returns the values of an instrument by the text of their labels, which `label_texts` gets; `before` has earlier ones.
 
     Prometheus refuses a text in which a line comes twice. A counter's values with the same labels are added, and of a gauge, the
     last one counts.
@@ -67,7 +86,7 @@ def _series(
     for value, labels in islice(instrument.read(observed), MAX_SERIES):
         key = tuple(labels.items())
         if (text := label_texts.get(key)) is None:
-            text = label_texts[key] = _labels(labels, form)
+            text = label_texts[key] = before.get(key) or _labels(labels, form)
         found[text] = found[text] + value if instrument.type is Type.COUNTER and text in found else value
     return found
 

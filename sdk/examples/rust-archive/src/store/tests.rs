@@ -219,7 +219,7 @@ fn an_archive_that_somebody_has_changed_is_left_alone() {
     let commit = Commit { transaction: transaction(0), file: Name::new(1, SystemTime::now()).to_string(), before: 10, after: 20 };
     durable::write(&folder.0.join(".commit"), commit.text().as_bytes()).expect("written");
     let error = store.commit(&transaction(0)).expect_err("an error").to_string();
-    assert!(error.contains("has 0 bytes, but a commit was changing it from 10 to 20"), "{error}");
+    assert!(error.contains("is 0, but a commit was changing it from 10 to 20"), "{error}");
 }
 
 #[test]

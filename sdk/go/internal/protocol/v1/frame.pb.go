@@ -23,11 +23,12 @@ const (
 
 // A place in a stream: everything at or before it has been read, and nothing after it.
 //
-// Positions of one stream are ordered by (epoch, sequence).
+// Positions of one stream are ordered by (epoch, sequence); of equal ones, that with more `moves` has the later cursor.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The generation of the stream's sequences. Chosen by the gateway when it opens a stream. Always 0 for a replayable
-	// stream; larger with every session of a redelivering one, whose sequences start over.
+	// stream; larger with every session of a redelivering one, and whenever a resumable one is opened at an earlier place (SRC-50).
+	// Sequences then start over.
 	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The sequence of the last message at or before this position. At most 2^63 - 1, because Spark has no unsigned integers
 	// (SRC-23).
@@ -35,7 +36,15 @@ type Position struct {
 	// The cursor of the last frame that ended at or before this position, as its connector wrote it; absent if no frame had
 	// one. Opaque to everything but the connector. It may refer to a place before `sequence`: the gateway drops what a
 	// connector sends again from there up to `sequence` (SRC-14).
-	Cursor        []byte `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
+	Cursor []byte `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
+	// How often the cursor has moved since the message with `sequence`, by frames without messages (SRC-49). Counted by the
+	// gateway. A connector need not look at it.
+	Moves uint64 `protobuf:"varint,4,opt,name=moves,proto3" json:"moves,omitempty"`
+	// Only between engine and gateway, for a resumable stream: where the micro-batch begins that ends here. If it is not known whether
+	// that micro-batch was read as it was planned, the stream continues from `begin`. Everything at or before it was delivered:
+	// nothing after it is acknowledged. Absent once the checkpoint records that the
+	// micro-batch was read.
+	Begin         *Begin `protobuf:"bytes,5,opt,name=begin,proto3" json:"begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -91,6 +100,84 @@ func (x *Position) GetCursor() []byte {
 	return nil
 }
 
+func (x *Position) GetMoves() uint64 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
+func (x *Position) GetBegin() *Begin {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+// Where a micro-batch of a resumable stream begins.
+type Begin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Position; 0 means before the first message.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// As in Position.
+	Sequence uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// As in Position.
+	Cursor        []byte `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Begin) Reset() {
+	*x = Begin{}
+	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Begin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Begin) ProtoMessage() {}
+
+func (x *Begin) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Begin.ProtoReflect.Descriptor instead.
+func (*Begin) Descriptor() ([]byte, []int) {
+	return file_headrace_protocol_v1_frame_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Begin) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Begin) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Begin) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
 // A stream's name together with a position in it.
 type StreamPosition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -104,7 +191,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[1]
+	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -116,7 +203,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[1]
+	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -129,7 +216,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_frame_proto_rawDescGZIP(), []int{1}
+	return file_headrace_protocol_v1_frame_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StreamPosition) GetStream() string {
@@ -157,9 +244,10 @@ type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead.
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22).
+	// The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22). In a frame without
+	// messages, the sequence after which it stands (SRC-49).
 	FirstSequence uint64 `protobuf:"varint,2,opt,name=first_sequence,json=firstSequence,proto3" json:"first_sequence,omitempty"`
-	// The number of messages in the frame; at least 1 (FRM-1).
+	// The number of messages in the frame; at least 1, or 0 in a frame that only moves the cursor (FRM-1, FRM-18).
 	Count uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	// The distance of each message's sequence from the previous one: count - 1 entries of 4 bytes (u32), each at least 1.
 	// Empty if every distance is 1. A distance of 2^32 or more requires a new frame (FRM-4).
@@ -189,7 +277,7 @@ type Frame struct {
 	HeaderValues []byte `protobuf:"bytes,15,opt,name=header_values,json=headerValues,proto3" json:"header_values,omitempty"`
 	// The length of each header value, in bytes: as many entries as names; u32, 0xFFFFFFFF for null.
 	HeaderValueLengths []byte `protobuf:"bytes,16,opt,name=header_value_lengths,json=headerValueLengths,proto3" json:"header_value_lengths,omitempty"`
-	// Where the connector would seek to send what follows this frame's last message; at most 4 KiB (FRM-12).
+	// Where the connector would seek to send what follows this frame's last message; at most `Welcome.max_cursor_bytes` (FRM-12).
 	Cursor        []byte `protobuf:"bytes,17,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -197,7 +285,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[2]
+	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -209,7 +297,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[2]
+	mi := &file_headrace_protocol_v1_frame_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -222,7 +310,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_frame_proto_rawDescGZIP(), []int{2}
+	return file_headrace_protocol_v1_frame_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Frame) GetStreamId() uint32 {
@@ -348,8 +436,15 @@ var File_headrace_protocol_v1_frame_proto protoreflect.FileDescriptor
 
 const file_headrace_protocol_v1_frame_proto_rawDesc = "" +
 	"\n" +
-	" headrace/protocol/v1/frame.proto\x12\x14headrace.protocol.v1\"d\n" +
+	" headrace/protocol/v1/frame.proto\x12\x14headrace.protocol.v1\"\xad\x01\n" +
 	"\bPosition\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1b\n" +
+	"\x06cursor\x18\x03 \x01(\fH\x00R\x06cursor\x88\x01\x01\x12\x14\n" +
+	"\x05moves\x18\x04 \x01(\x04R\x05moves\x121\n" +
+	"\x05begin\x18\x05 \x01(\v2\x1b.headrace.protocol.v1.BeginR\x05beginB\t\n" +
+	"\a_cursor\"a\n" +
+	"\x05Begin\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1b\n" +
 	"\x06cursor\x18\x03 \x01(\fH\x00R\x06cursor\x88\x01\x01B\t\n" +
@@ -394,19 +489,21 @@ func file_headrace_protocol_v1_frame_proto_rawDescGZIP() []byte {
 	return file_headrace_protocol_v1_frame_proto_rawDescData
 }
 
-var file_headrace_protocol_v1_frame_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_headrace_protocol_v1_frame_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_headrace_protocol_v1_frame_proto_goTypes = []any{
 	(*Position)(nil),       // 0: headrace.protocol.v1.Position
-	(*StreamPosition)(nil), // 1: headrace.protocol.v1.StreamPosition
-	(*Frame)(nil),          // 2: headrace.protocol.v1.Frame
+	(*Begin)(nil),          // 1: headrace.protocol.v1.Begin
+	(*StreamPosition)(nil), // 2: headrace.protocol.v1.StreamPosition
+	(*Frame)(nil),          // 3: headrace.protocol.v1.Frame
 }
 var file_headrace_protocol_v1_frame_proto_depIdxs = []int32{
-	0, // 0: headrace.protocol.v1.StreamPosition.position:type_name -> headrace.protocol.v1.Position
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1, // 0: headrace.protocol.v1.Position.begin:type_name -> headrace.protocol.v1.Begin
+	0, // 1: headrace.protocol.v1.StreamPosition.position:type_name -> headrace.protocol.v1.Position
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_headrace_protocol_v1_frame_proto_init() }
@@ -417,13 +514,14 @@ func file_headrace_protocol_v1_frame_proto_init() {
 	file_headrace_protocol_v1_frame_proto_msgTypes[0].OneofWrappers = []any{}
 	file_headrace_protocol_v1_frame_proto_msgTypes[1].OneofWrappers = []any{}
 	file_headrace_protocol_v1_frame_proto_msgTypes[2].OneofWrappers = []any{}
+	file_headrace_protocol_v1_frame_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_protocol_v1_frame_proto_rawDesc), len(file_headrace_protocol_v1_frame_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

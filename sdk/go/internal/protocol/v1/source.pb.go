@@ -38,6 +38,8 @@ const (
 	Capability_CAPABILITY_RUNS Capability = 3
 	// A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it.
 	Capability_CAPABILITY_FRAMES Capability = 4
+	// A source may send a frame without messages, which moves the cursor of a replayable stream (SRC-49). A gateway accepts it.
+	Capability_CAPABILITY_CURSORS Capability = 5
 )
 
 // Enum value maps for Capability.
@@ -48,6 +50,7 @@ var (
 		2: "CAPABILITY_HEARTBEAT",
 		3: "CAPABILITY_RUNS",
 		4: "CAPABILITY_FRAMES",
+		5: "CAPABILITY_CURSORS",
 	}
 	Capability_value = map[string]int32{
 		"CAPABILITY_UNSPECIFIED": 0,
@@ -55,6 +58,7 @@ var (
 		"CAPABILITY_HEARTBEAT":   2,
 		"CAPABILITY_RUNS":        3,
 		"CAPABILITY_FRAMES":      4,
+		"CAPABILITY_CURSORS":     5,
 	}
 )
 
@@ -96,6 +100,9 @@ const (
 	// Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
 	// session (SRC-2).
 	SourceKind_SOURCE_KIND_REDELIVERING SourceKind = 2
+	// Everything follows a cursor, but not the same messages again, nor the same boundaries (a change feed). Cursors are ordered byte
+	// by byte, and sequences are counted by the connector (SRC-50).
+	SourceKind_SOURCE_KIND_RESUMABLE SourceKind = 3
 )
 
 // Enum value maps for SourceKind.
@@ -104,11 +111,13 @@ var (
 		0: "SOURCE_KIND_UNSPECIFIED",
 		1: "SOURCE_KIND_REPLAYABLE",
 		2: "SOURCE_KIND_REDELIVERING",
+		3: "SOURCE_KIND_RESUMABLE",
 	}
 	SourceKind_value = map[string]int32{
 		"SOURCE_KIND_UNSPECIFIED":  0,
 		"SOURCE_KIND_REPLAYABLE":   1,
 		"SOURCE_KIND_REDELIVERING": 2,
+		"SOURCE_KIND_RESUMABLE":    3,
 	}
 )
 
@@ -1268,9 +1277,11 @@ type Welcome struct {
 	// Absent means 0.
 	FrameOverheadBytes uint32 `protobuf:"varint,9,opt,name=frame_overhead_bytes,json=frameOverheadBytes,proto3" json:"frame_overhead_bytes,omitempty"`
 	// The abilities of the gateway.
-	Capabilities  []Capability `protobuf:"varint,10,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Capabilities []Capability `protobuf:"varint,10,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
+	// The maximum size of a cursor, in bytes (FRM-12). Absent means 4,096.
+	MaxCursorBytes uint32 `protobuf:"varint,11,opt,name=max_cursor_bytes,json=maxCursorBytes,proto3" json:"max_cursor_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -1371,6 +1382,13 @@ func (x *Welcome) GetCapabilities() []Capability {
 		return x.Capabilities
 	}
 	return nil
+}
+
+func (x *Welcome) GetMaxCursorBytes() uint32 {
+	if x != nil {
+		return x.MaxCursorBytes
+	}
+	return 0
 }
 
 // The connector may send frames of a stream.
@@ -2006,7 +2024,7 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\f_ready_bytesB\x11\n" +
 	"\x0f_ready_messages\"!\n" +
 	"\aGoodbye\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xcc\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xf6\x03\n" +
 	"\aWelcome\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12'\n" +
 	"\x0fgateway_version\x18\x02 \x01(\tR\x0egatewayVersion\x12\x18\n" +
@@ -2019,7 +2037,8 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\x04pace\x18\b \x01(\v2\x1a.headrace.protocol.v1.PaceR\x04pace\x120\n" +
 	"\x14frame_overhead_bytes\x18\t \x01(\rR\x12frameOverheadBytes\x12D\n" +
 	"\fcapabilities\x18\n" +
-	" \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\"\xcb\x02\n" +
+	" \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\x12(\n" +
+	"\x10max_cursor_bytes\x18\v \x01(\rR\x0emaxCursorBytes\"\xcb\x02\n" +
 	"\fStreamOpened\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12;\n" +
@@ -2055,19 +2074,21 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12:\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\".headrace.protocol.v1.RejectReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12$\n" +
-	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*\x83\x01\n" +
+	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*\x9b\x01\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCAPABILITY_PACE\x10\x01\x12\x18\n" +
 	"\x14CAPABILITY_HEARTBEAT\x10\x02\x12\x13\n" +
 	"\x0fCAPABILITY_RUNS\x10\x03\x12\x15\n" +
-	"\x11CAPABILITY_FRAMES\x10\x04*c\n" +
+	"\x11CAPABILITY_FRAMES\x10\x04\x12\x16\n" +
+	"\x12CAPABILITY_CURSORS\x10\x05*~\n" +
 	"\n" +
 	"SourceKind\x12\x1b\n" +
 	"\x17SOURCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SOURCE_KIND_REPLAYABLE\x10\x01\x12\x1c\n" +
-	"\x18SOURCE_KIND_REDELIVERING\x10\x02*\x81\x01\n" +
+	"\x18SOURCE_KIND_REDELIVERING\x10\x02\x12\x19\n" +
+	"\x15SOURCE_KIND_RESUMABLE\x10\x03*\x81\x01\n" +
 	"\fRejectReason\x12\x1d\n" +
 	"\x19REJECT_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14REJECT_REASON_REOPEN\x10\x01\x12\x17\n" +

@@ -92,15 +92,18 @@ async def serve(
     driver = SinkDriver(connector) if isinstance(connector, SinkBase) else Driver(connector)
     instance = instance or driver.name
     attempt = functools.partial(_attempt, driver, settings, transport, instance, stop)
-    try:
-        await _keep_connected(attempt, where, driver.reports, settings, stop)
-    finally:
+    # In a simulation, time is not the one of threads.
+    watched = driver.calls.watched(settings.stuck_seconds) if transport is over_grpc else contextlib.nullcontext()
+    with log_fields(instance=instance, **driver.fields), watched:
         try:
-            kind = "sink" if isinstance(driver, SinkDriver) else "source"
-            await close_within(settings.close_seconds, f"{kind} {driver.name}", driver)
+            await _keep_connected(attempt, where, driver.reports, settings, stop)
         finally:
-            if isinstance(driver, SinkDriver):
-                driver.caller.close()
+            try:
+                kind = "sink" if isinstance(driver, SinkDriver) else "source"
+                await close_within(settings.close_seconds, f"{kind} {driver.name}", driver)
+            finally:
+                if isinstance(driver, SinkDriver):
+                    driver.caller.close()
 
 
 async def _keep_connected(attempt: _Attempt, where: Endpoint, reports: Reports, settings: Settings, stop: asyncio.Event) -> None:
@@ -118,14 +121,14 @@ async def _keep_connected(attempt: _Attempt, where: Endpoint, reports: Reports, 
         except (GatewayUnavailable, SinkFailed) as error:
             reports.add_error(f"{error}; trying again")
             if repeats.admit(_AWAY) is not None:
-                log.warning("%s; trying again", error)
+                log.warning("%s; trying again", error, extra={"error": str(error)})
         except InvalidCertificates as error:
             if first:
                 raise
             # Files that were valid are being replaced, perhaps one after the other.
             reports.add_error(f"{error}; trying again")
             if repeats.admit(_UNUSABLE) is not None:
-                log.warning("%s; trying again", error)
+                log.warning("%s; trying again", error, extra={"error": str(error)})
         except GatewayRefused as error:
             if not _is_replaced(where, error):
                 raise
@@ -162,7 +165,7 @@ async def _attempt(
             welcome = await welcomed(_greet(call, hello), where.gateway, settings.welcome_seconds, stop)
             if welcome is None:
                 return Ending.STOPPED
-            with log_fields(session=welcome.session, instance=instance, **driver.fields):
+            with log_fields(session=welcome.session):
                 log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
                 session: Session | SinkSession
                 if isinstance(driver, SinkDriver):

@@ -53,7 +53,8 @@ class Settings:
         welcome_seconds: How long to wait for the gateway's Welcome before retrying.
         first_backoff_seconds: The maximum wait before the first reconnect; it doubles with each further one.
         max_backoff_seconds: The maximum wait before any reconnect.
-        stuck_seconds: How long a `read` may take to yield when it is being closed, before the SDK logs a warning; at shutdown,
+        stuck_seconds: How long a method may take before the SDK logs and reports its name and where it stands; again after twice
+            the time, and so on. A `read` of a blocking source must yield within this time, None if it has nothing. At shutdown,
             the SDK then abandons it.
         close_seconds: How long to wait, at the end, for methods that still run and then for `close`, together.
         queue_bytes: The size of a sink's queue (of each part's queue, for a two-phase sink) at which the SDK stops reading from

@@ -225,11 +225,12 @@ impl ErrorReason {
 }
 /// A place in a stream: everything at or before it has been read, and nothing after it.
 ///
-/// Positions of one stream are ordered by (epoch, sequence).
+/// Positions of one stream are ordered by (epoch, sequence); of equal ones, that with more `moves` has the later cursor.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Position {
     /// The generation of the stream's sequences. Chosen by the gateway when it opens a stream. Always 0 for a replayable
-    /// stream; larger with every session of a redelivering one, whose sequences start over.
+    /// stream; larger with every session of a redelivering one, and whenever a resumable one is opened at an earlier place (SRC-50).
+    /// Sequences then start over.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
     /// The sequence of the last message at or before this position. At most 2^63 - 1, because Spark has no unsigned integers
@@ -239,6 +240,29 @@ pub struct Position {
     /// The cursor of the last frame that ended at or before this position, as its connector wrote it; absent if no frame had
     /// one. Opaque to everything but the connector. It may refer to a place before `sequence`: the gateway drops what a
     /// connector sends again from there up to `sequence` (SRC-14).
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub cursor: ::core::option::Option<::prost::bytes::Bytes>,
+    /// How often the cursor has moved since the message with `sequence`, by frames without messages (SRC-49). Counted by the
+    /// gateway. A connector need not look at it.
+    #[prost(uint64, tag = "4")]
+    pub moves: u64,
+    /// Only between engine and gateway, for a resumable stream: where the micro-batch begins that ends here. If it is not known whether
+    /// that micro-batch was read as it was planned, the stream continues from `begin`. Everything at or before it was delivered:
+    /// nothing after it is acknowledged. Absent once the checkpoint records that the
+    /// micro-batch was read.
+    #[prost(message, optional, tag = "5")]
+    pub begin: ::core::option::Option<Begin>,
+}
+/// Where a micro-batch of a resumable stream begins.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Begin {
+    /// As in Position; 0 means before the first message.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// As in Position.
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
+    /// As in Position.
     #[prost(bytes = "bytes", optional, tag = "3")]
     pub cursor: ::core::option::Option<::prost::bytes::Bytes>,
 }
@@ -264,10 +288,11 @@ pub struct Frame {
     /// The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead.
     #[prost(uint32, tag = "1")]
     pub stream_id: u32,
-    /// The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22).
+    /// The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22). In a frame without
+    /// messages, the sequence after which it stands (SRC-49).
     #[prost(uint64, tag = "2")]
     pub first_sequence: u64,
-    /// The number of messages in the frame; at least 1 (FRM-1).
+    /// The number of messages in the frame; at least 1, or 0 in a frame that only moves the cursor (FRM-1, FRM-18).
     #[prost(uint32, tag = "3")]
     pub count: u32,
     /// The distance of each message's sequence from the previous one: count - 1 entries of 4 bytes (u32), each at least 1.
@@ -311,7 +336,7 @@ pub struct Frame {
     /// The length of each header value, in bytes: as many entries as names; u32, 0xFFFFFFFF for null.
     #[prost(bytes = "bytes", tag = "16")]
     pub header_value_lengths: ::prost::bytes::Bytes,
-    /// Where the connector would seek to send what follows this frame's last message; at most 4 KiB (FRM-12).
+    /// Where the connector would seek to send what follows this frame's last message; at most `Welcome.max_cursor_bytes` (FRM-12).
     #[prost(bytes = "bytes", optional, tag = "17")]
     pub cursor: ::core::option::Option<::prost::bytes::Bytes>,
 }
@@ -606,6 +631,9 @@ pub struct Welcome {
     /// The abilities of the gateway.
     #[prost(enumeration = "Capability", repeated, tag = "10")]
     pub capabilities: ::prost::alloc::vec::Vec<i32>,
+    /// The maximum size of a cursor, in bytes (FRM-12). Absent means 4,096.
+    #[prost(uint32, tag = "11")]
+    pub max_cursor_bytes: u32,
 }
 /// The connector may send frames of a stream.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -736,6 +764,8 @@ pub enum Capability {
     Runs = 3,
     /// A source may send several frames in one message, `IngestRequest.frames`. A gateway accepts it.
     Frames = 4,
+    /// A source may send a frame without messages, which moves the cursor of a replayable stream (SRC-49). A gateway accepts it.
+    Cursors = 5,
 }
 impl Capability {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -749,6 +779,7 @@ impl Capability {
             Self::Heartbeat => "CAPABILITY_HEARTBEAT",
             Self::Runs => "CAPABILITY_RUNS",
             Self::Frames => "CAPABILITY_FRAMES",
+            Self::Cursors => "CAPABILITY_CURSORS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -759,6 +790,7 @@ impl Capability {
             "CAPABILITY_HEARTBEAT" => Some(Self::Heartbeat),
             "CAPABILITY_RUNS" => Some(Self::Runs),
             "CAPABILITY_FRAMES" => Some(Self::Frames),
+            "CAPABILITY_CURSORS" => Some(Self::Cursors),
             _ => None,
         }
     }
@@ -774,6 +806,9 @@ pub enum SourceKind {
     /// Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
     /// session (SRC-2).
     Redelivering = 2,
+    /// Everything follows a cursor, but not the same messages again, nor the same boundaries (a change feed). Cursors are ordered byte
+    /// by byte, and sequences are counted by the connector (SRC-50).
+    Resumable = 3,
 }
 impl SourceKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -785,6 +820,7 @@ impl SourceKind {
             Self::Unspecified => "SOURCE_KIND_UNSPECIFIED",
             Self::Replayable => "SOURCE_KIND_REPLAYABLE",
             Self::Redelivering => "SOURCE_KIND_REDELIVERING",
+            Self::Resumable => "SOURCE_KIND_RESUMABLE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -793,6 +829,7 @@ impl SourceKind {
             "SOURCE_KIND_UNSPECIFIED" => Some(Self::Unspecified),
             "SOURCE_KIND_REPLAYABLE" => Some(Self::Replayable),
             "SOURCE_KIND_REDELIVERING" => Some(Self::Redelivering),
+            "SOURCE_KIND_RESUMABLE" => Some(Self::Resumable),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import CheckpointError
+from headrace.engine.applications.batches.metered import MeteredRun
 from headrace.engine.applications.batches.totals import Totals
 from headrace.engine.applications.real_time.parts import Run
 from headrace.engine.applications.real_time.service import Service
@@ -25,9 +26,9 @@ from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, Manifest, Ma
 from headrace.engine.checkpoint.runs import RUNS, RunLog
 from headrace.engine.lakes.commits import Showing
 from headrace.engine.sink.options import SinkOptions
-from headrace.engine.sink.sink_errors import VoteGivenUp
+from headrace.engine.sink.sink_calls import VoteGivenUp
 from headrace.engine.sink.writer import Written
-from headrace.pipelines.runtime import Lake
+from headrace.pipelines.runtime import Lake, Meter
 from headrace.protocol.v1.metrics_pb2 import RunFault, RunMetrics
 
 STOPPED = "stopped"
@@ -53,6 +54,7 @@ class Commits:
         lakes: The steps that write to tables.
         last_committed: Returns the last micro-batch in the commit log.
         former: Returns the ids of the queries that this one has replaced.
+        meters: The counters and histograms.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Commits:
         lakes: Sequence[Lake] = (),
         last_committed: Callable[[], int | None] = lambda: None,
         former: Callable[[], Iterable[str]] = tuple,
+        meters: Sequence[Meter] = (),
     ) -> None:
         self._committed_by = committed_by
         self._run_of_query: Run | None = None
@@ -86,6 +89,7 @@ class Commits:
         self._showing = Showing(lakes, self._fence, sync=options is not None and options.sync_to_disk, former=former)
         self._last_committed = last_committed
         self._totals = Totals()
+        self._metered = MeteredRun(meters)
 
     def serve(self, worker: RealTimeWorker) -> str:
         """Serves the worker of real-time mode to the planner; returns the path of the socket."""
@@ -126,9 +130,15 @@ class Commits:
         """
         return _reported(lambda: self._commit(batch, bytes(reports))) or None
 
-    def metrics(self) -> RunMetrics:
-        """The totals of the run since it started."""
-        return self._totals.to_proto()
+    def metrics(self, committed: int | None) -> RunMetrics:
+        """The totals of the run since it started, and the counters of the application as of the last committed micro-batch."""
+        metrics = self._totals.to_proto()
+        metrics.series.extend(self._metered.to_proto(committed))
+        return metrics
+
+    def resume(self, manifest: Manifest) -> None:
+        """Takes over what the last committed micro-batch has counted, to show it before the next one."""
+        self._metered.resume(manifest.metered)
 
     def hindered(self) -> RunFault | None:
         """The function that has been running for longest, if that is long; None if none has."""
@@ -171,6 +181,7 @@ class Commits:
             with self._fence.guarding():
                 # Not the last one in the commit log: another driver may have committed this micro-batch meanwhile.
                 self._last = self._after(batch - 1)
+            self.resume(self._last)
             query = None if self._run_of_query is None else self._run_of_query.query
             self._showing.resume(query, batch, self._last.lakes, self._fence.number)
             self._garbage.sweep(self._last, batch)
@@ -180,7 +191,7 @@ class Commits:
         """The states after a micro-batch, which is in the commit log; none if there was no micro-batch.
 
         Raises:
-            CheckpointError: The checkpoint does not have them, or they cannot be read.
+            CheckpointError: The checkpoint lacks them, or they cannot be read.
         """
         return Manifest() if batch < 0 else self._manifests.after(batch, self._committed_by(batch))
 
@@ -201,12 +212,13 @@ class Commits:
                 return STOPPED
         changed = {bucket: entry for report in reports for bucket, entry in report.states.items()}
         lakes = joined(each for report in reports for each in report.lakes)
-        manifest = self._last.after(changed, lakes)
+        manifest = self._last.after(changed, lakes, self._metered.after(self._last.metered, reports))
         self._showing.settle()
         with self._fence.guarding():
             self._manifests.write(batch, self._fence.number, manifest)
         self._showing.noted(batch, lakes)
         self._totals.add(reports)
+        self._metered.noted(batch, manifest.metered)
         self._garbage.collect(self._last.files - manifest.files, batch)
         self._last, self._committed = manifest, batch
         return ""
@@ -232,6 +244,7 @@ def commits(
     sinks: Sequence[str],
     committed: int | None = None,
     lakes: Sequence[Lake] = (),
+    meters: Sequence[Meter] = (),
 ) -> Commits:
     """The handler of one start of an application.
 
@@ -242,6 +255,7 @@ def commits(
         sinks: The names of the sinks.
         committed: The last committed micro-batch of the checkpoint.
         lakes: The steps that write to tables.
+        meters: The counters and histograms.
     """
     sync = options is not None and options.sync_to_disk
     folders = (open_folder(spark, f"{url}/{name}", sync=sync) for name in (STATES, MANIFESTS, RUNS))
@@ -260,6 +274,7 @@ def commits(
         lakes,
         log.last_committed_batch,
         lambda: (each.query for each in log.predecessors()),
+        meters,
     )
 
 

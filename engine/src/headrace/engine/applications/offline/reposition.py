@@ -173,7 +173,7 @@ class StoredPositions:
         run = RunLog(HadoopFolder(self._spark, f"{into}/{RUNS}")).follow(self._runs, uuid.uuid4().hex, batch)
         segments = self._runs.segments(batch, self.log.owner)
         new.note_predecessors([*self.log.predecessors(), Predecessor(self.log.query(), batch, segments)])
-        self._write_logs(copy, changes, run)
+        self._write_logs(copy, changes, run, drop_states)
         if self._look() != self._before:
             raise CheckpointError(
                 f"a driver has started on {self._checkpoint} meanwhile, so {into} is not complete: stop the query, delete "
@@ -182,7 +182,7 @@ class StoredPositions:
         before_end()
         new.mark_finished()
 
-    def _write_logs(self, copy: CheckpointCopy, changes: Sequence[Change], run: str) -> None:
+    def _write_logs(self, copy: CheckpointCopy, changes: Sequence[Change], run: str, drop_states: bool) -> None:
         """Writes the last two entries of Spark's logs, which is what it reads at a start: the last one with the new positions."""
         batch = self.committed.batch
         if batch:
@@ -190,7 +190,7 @@ class StoredPositions:
             before = batch - 1 if all(copy.has(f"{log}/{batch - 1}") for log in ("offsets", "commits")) else batch
             copy.write(f"offsets/{batch - 1}", copy.read(f"offsets/{before}"))
             copy.write(f"commits/{batch - 1}", copy.read(f"commits/{before}"))
-        copy.write(f"offsets/{batch}", repositioned(copy.read(f"offsets/{batch}"), changes, run))
+        copy.write(f"offsets/{batch}", repositioned(copy.read(f"offsets/{batch}"), changes, run, drop_states=drop_states))
         copy.write("metadata", json.dumps({"id": str(uuid.uuid4())}))
         copy.write(f"commits/{batch}", copy.read(f"commits/{batch}"))
 
@@ -225,7 +225,7 @@ class StoredPositions:
         if manifest is None:
             return
         if drop:
-            manifest = Manifest(lakes=manifest.lakes)
+            manifest = replace(manifest, entries={})
         for name in sorted(manifest.files):
             copy.copy_states(f"{STATES}/{name}")
         self._manifests(into).write(self.committed.batch, BY_COMMAND, manifest)
@@ -252,22 +252,25 @@ def _incomplete(checkpoint: str) -> str:
     return f"{checkpoint} is incomplete, since its creation did not finish; delete it, and create it again"
 
 
-def repositioned(entry: str, changes: Sequence[Change], run: str) -> str:
+def repositioned(entry: str, changes: Sequence[Change], run: str, *, drop_states: bool) -> str:
     """An entry of Spark's offset log with other positions. Every pipeline in it gets the number of one more run."""
     moved: dict[str, dict[str, Position]] = {}
     for change in changes:
         moved.setdefault(change.pipeline, {})[change.stream] = change.after
     version, metadata, *lines = entry.splitlines()
-    return "\n".join([version, metadata, *(_line(line, moved, run) for line in lines)])
+    return "\n".join([version, metadata, *(_line(line, moved, run, drop_states) for line in lines)])
 
 
-def _line(line: str, moved: Mapping[str, Mapping[str, Position]], run: str) -> str:
+def _line(line: str, moved: Mapping[str, Mapping[str, Position]], run: str, drop_states: bool) -> str:
     offset = Offset.parse(line)
     if offset is None:
         return line
     streams = {**offset.streams, **moved.get(offset.pipeline, {})}
-    number = (offset.run_number or 0) + 1
-    return json.dumps(replace(offset, streams=streams, run_number=number, run_id=run).to_json(), separators=(",", ":"))
+    offset = replace(offset, streams=streams, run_number=(offset.run_number or 0) + 1, run_id=run)
+    if drop_states:
+        # Without states, tables are empty, and event time knows no stream.
+        offset = replace(offset, bootstrapped=frozenset(), awaited=frozenset())
+    return json.dumps(offset.to_json(), separators=(",", ":"))
 
 
 def _files(copy: CheckpointCopy, folder: str) -> list[str]:

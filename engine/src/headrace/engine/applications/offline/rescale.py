@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def _divided_states(old: StoredStates, graph: Graph, ids: tuple[int, ...], files
         for change in [*changes.pop(at, []), dumps_plain({})]:
             begin(store, change, beside[at[0]])
         entries[at] = store.finish(FIRST_BATCH)
-    return Manifest(entries, old.committed.manifest.lakes), keys
+    return replace(old.committed.manifest, entries=entries), keys
 
 
 def _divided(states: States, ids: tuple[int, ...]) -> dict[int, States]:

@@ -29,10 +29,12 @@ class StateSize:
     Attributes:
         step: The name of the step.
         keys: The number of keys that have a state.
+        bound: What bounds its states, in words that begin with "none" if nothing does.
     """
 
     step: str
     keys: int
+    bound: str
 
 
 class StoredStates:
@@ -153,7 +155,8 @@ class StoredStates:
         for _, _, kept in self._buckets():
             for step, states in kept.items():
                 keys[step] = max(keys[step], len(states)) if step in self._graph.in_every_bucket else keys[step] + len(states)
-        return [StateSize(step, count) for step, count in keys.items()]
+        bounds = self._graph.bounds
+        return [StateSize(step, count, bounds[step]) for step, count in keys.items()]
 
     def _find(self, step: str, key: Key) -> Any:
         ids = bucket_ids(self.committed.partitions)

@@ -83,7 +83,7 @@ class Arrivals:
         part = cut(first.frame, after, last)
         assert part is not None, "a message is left"
         self._offset = end
-        return Arrived(part, Position(first.end.epoch, last, first.cursor), first.cursor)
+        return Arrived(part, Position(first.end.epoch, last))
 
 
 def _size(arrived: Arrived) -> int:

@@ -14,7 +14,7 @@ from headrace.engine.applications.real_time.parts import PartsCall, Run
 from headrace.engine.applications.stages.plan import BlockRow
 from headrace.engine.applications.stages.results import blocks_of
 from headrace.engine.sink.options import SinkOptions
-from headrace.engine.sink.sink_errors import sink_error
+from headrace.engine.sink.sink_calls import sink_error
 from headrace.engine.sink.spool import Spool
 from headrace.engine.sink.writer import Refused, Task, TaskWriter, Written
 from headrace.engine.wire.connection import Connection

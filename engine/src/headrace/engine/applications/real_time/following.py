@@ -23,13 +23,11 @@ class Arrived(NamedTuple):
 
     Attributes:
         frame: The messages.
-        end: The position after them.
-        cursor: The cursor of positions between them.
+        end: The position after them; without a cursor if the frame has none.
     """
 
     frame: Columns
     end: Position
-    cursor: bytes | None
 
 
 class Following:
@@ -143,7 +141,7 @@ class Following:
         part = cut(frame, -1 if before is None else before.sequence, frame.last)
         if part is None:
             return ()
-        between = None if before is None else before.cursor
-        after = Position(0, frame.last, range_frame.frame.cursor if range_frame.frame.HasField("cursor") else between)
+        # Not an earlier cursor: a micro-batch may have committed a later one since, which no frame has.
+        after = Position(0, frame.last, range_frame.frame.cursor if range_frame.frame.HasField("cursor") else None)
         self._at[stream] = after
-        return (Arrived(part, after, between),)
+        return (Arrived(part, after),)

@@ -1,6 +1,7 @@
 """The reader and the planner of a query in real-time mode: the worker decides where a micro-batch ends."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -96,11 +97,13 @@ class RealTimePlanner(Planner):
         if not self._has_begun:
             self._worker.begin(self.pipeline_run.to_proto(self._options).SerializeToString())
             self._has_begun = True
-        reached = self._worker.pause(_followed(offset, response), offset.awaited | set(response.opened))
+        begun = _followed(offset, response)
+        followed = {name: at for name, at in begun.items() if not self._bootstraps.holds(name, offset)}
+        reached = self._worker.pause(followed, offset.awaited | set(response.opened))
         if reached is None:
             return pb.PlanResponse(streams_away=response.streams_away)
         self._is_paused = True
-        return _ended_where_reached(response, reached)
+        return _ended_where_reached(response, {name: _since(begun.get(name), at) for name, at in reached.items()})
 
 
 def _followed(offset: Offset, response: pb.PlanResponse) -> dict[str, Position | None]:
@@ -123,11 +126,17 @@ def _followed(offset: Offset, response: pb.PlanResponse) -> dict[str, Position |
     return found
 
 
+def _since(before: Position | None, reached: Reached) -> Reached:
+    """How far the worker is, with the cursor of the last micro-batch if none has come since."""
+    return reached if before is None else replace(reached, position=reached.position.with_cursor_of(before))
+
+
 def _ended_where_reached(response: pb.PlanResponse, reached: dict[str, Reached]) -> pb.PlanResponse:
     """The response, with the ranges that the worker has processed instead of the ranges that the gateway has planned."""
     ends = {each.stream: each.end.sequence for each in response.ranges if each.ended}
     ranges = [each for each in response.ranges if each.start]
-    ranges += (each for each in response.ranges if each.ended and not each.messages and each.stream not in reached)
+    # Those of streams that end, or whose cursor moves.
+    ranges += (each for each in response.ranges if not (each.start or each.messages) and each.stream not in reached)
     ranges += (
         pb.PlannedRange(
             stream=stream,
@@ -151,4 +160,5 @@ def _ended_where_reached(response: pb.PlanResponse, reached: dict[str, Reached])
         opened=[*response.opened, *(each.stream for each in response.ranges if each.stream not in there)],
         ended_unread=response.ended_unread,
         streams_away=response.streams_away,
+        bootstrapped=() if is_behind else response.bootstrapped,
     )

@@ -42,7 +42,7 @@ class Reached:
     """How far the worker is in a stream.
 
     Attributes:
-        position: The position after the last processed message.
+        position: The position after the last processed message, with the last cursor that has come since the last micro-batch.
         messages: The number of messages since the last micro-batch.
     """
 
@@ -286,8 +286,9 @@ class RealTimeWorker:
         begun = time.perf_counter()
         self._deliver(self._processor.process((each.frame for each in arrived), now))
         self._arrivals.took(sum(each.frame.rows for each in arrived), time.perf_counter() - begun)
-        for frame, end, _ in arrived:
-            self._moved[frame.stream] = end
+        for frame, end in arrived:
+            before = self._moved.get(frame.stream)
+            self._moved[frame.stream] = end if before is None else end.with_cursor_of(before)
             self._messages[frame.stream] += frame.rows
 
     def _deliver(self, rows: Sequence[BlockRow]) -> None:

@@ -89,6 +89,8 @@ def rows_of_ends(plan: Plan, ends: Ends) -> list[BlockRow]:
     if ends.all:
         told += [(key_by, EVERY_STREAM, END) for key_by in sorted(graph.first_keys)]
     told += [(min(graph.first_keys), source, BEGUN) for source in graph.begun_after(ends.elapsed)]
+    if graph.uses_time:
+        told += [(min(graph.first_keys), each.table, BEGUN) for each in graph.bootstraps if each.parts <= ends.bootstrapped]
     if ends.clock is not None:
         told.append((min(graph.first_keys), str(ends.clock), CLOCK))
     if ends.planned_at is not None and graph.uses_clock:

@@ -90,7 +90,8 @@ class StageOutput:
         peak = int(marks[-1])
         begins = first_time(counting)
         there = set()
-        for row in self._shuffled(key_by, replace(elements, times=times, marks=marks), own, branch):
+        marked = passed.combined(key_by, replace(elements, times=times, marks=marks))
+        for row in self._shuffled(key_by, marked, own, branch):
             there.add(row.bucket)
             yield replace(row, peak=peak, first=begins)
         if peak != NO_TIME:

@@ -30,6 +30,11 @@ def history_of(
             "real_time: micro-batches of a history are read by tasks, and live messages that it has are dropped by tasks: start "
             "the application without real_time"
         )
+    if graph.bootstraps:
+        raise OptionError(
+            f"history: table {graph.bootstraps[0].table} has bootstrap=True, which reads its streams before others, and a "
+            "history is read before all streams: begin without the history, or without bootstrap"
+        )
     if noted is None:
         assert history is not None
         if not is_new:

@@ -1,8 +1,9 @@
 """Starts an application as one query of Spark."""
 
+import json
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,7 @@ from headrace.engine.applications.starting.start_retries import start_with_retri
 from headrace.engine.applications.states.keys import bucket_ids
 from headrace.engine.checkpoint.folder import open_folder, qualified
 from headrace.engine.checkpoint.log import CheckpointLog
-from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, ManifestLog
+from headrace.engine.checkpoint.manifests import MANIFESTS, STATES, Manifest, ManifestLog
 from headrace.engine.history.request import History
 from headrace.engine.sink.options import parse_sink
 from headrace.engine.source.options import parse
@@ -150,7 +151,7 @@ def start(
         program.check_files(folder)
     check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
     dropped = _dropped(log, graph, drop_states)
-    _check_states(spark, log, url)
+    continued = _checked_states(spark, log, url)
     log.note_steps(graph.fingerprints)
     planned = log.last_planned()
     past = history_of(log, history, graph, for_source, is_new=planned is None, real_time=real_time)
@@ -168,7 +169,8 @@ def start(
     def begin() -> StreamingQuery:
         own = {**of_sinks, "run": uuid.uuid4().hex}
         options = replace(sink_options, run=own["run"])
-        handler = commits(spark, url, options, graph.sinks, log.last_committed_batch(), graph.lake_steps)
+        handler = commits(spark, url, options, graph.sinks, log.last_committed_batch(), graph.lake_steps, graph.meters)
+        handler.resume(continued)
         calls = CallFiles(watches_driver=real_time)
         handler.record(calls)
         recorded = replace(plan, calls=calls.path)
@@ -215,6 +217,8 @@ def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], fin
     own = {"application": graph.name, "stream": ",".join(graph.streams), "interval": str(interval_s)}
     if finish is not None:
         own["finish"] = str(finish).lower()
+    if graph.bootstraps:
+        own["bootstraps"] = json.dumps([asdict(table) for table in graph.bootstraps])
     if graph.asks_for_present:
         own["asksForPresent"] = "true"
     if graph.tick is not None:
@@ -222,15 +226,16 @@ def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], fin
     return spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **options}, **own).load()
 
 
-def _check_states(spark: SparkSession, log: CheckpointLog, url: str) -> None:
-    """Checks that the checkpoint has the states that the application continues with.
+def _checked_states(spark: SparkSession, log: CheckpointLog, url: str) -> Manifest:
+    """The states that the application continues with.
 
     Raises:
-        CheckpointError: It does not.
+        CheckpointError: The checkpoint lacks them.
     """
     batch = log.last_committed_batch()
-    if batch is not None:
-        ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}")).after(batch, log.committed_by(batch))
+    if batch is None:
+        return Manifest()
+    return ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}")).after(batch, log.committed_by(batch))
 
 
 def _dropped(log: CheckpointLog, graph: Graph, now: Collection[str]) -> frozenset[str]:

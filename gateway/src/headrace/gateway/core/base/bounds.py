@@ -32,6 +32,8 @@ MAX_STEPS = 200
 """Steps of an application that are measured."""
 MAX_STAGES = 20
 """Stages of micro-batches that are measured."""
+MAX_SERIES = 1_000
+"""Numbers of the counters and histograms of an application."""
 MAX_HELLO_BYTES = 4096
 
 

@@ -17,7 +17,8 @@ ProtocolError
 │   ├── UnknownMessage                         a message of a kind that the gateway does not know
 │   ├── ModeMismatch                           a sink whose other instances have another mode
 │   ├── NotAtOnce                              a sink that does not write before the vote
-│   └── NotReplayable                          a source that cannot be followed
+│   ├── NotReplayable                          a source that cannot be followed
+│   └── EpochOver                              a range that a resumable source will not send as it was planned
 ├── TooSlow               DEADLINE_EXCEEDED
 │   ├── HelloTimeout                           no Hello in time
 │   └── ReadTimeout                            nothing read for too long
@@ -191,6 +192,10 @@ class NotAtOnce(OutOfTurn):
 
 class NotReplayable(OutOfTurn):
     """A run in real-time mode follows a stream whose source cannot send the same messages again."""
+
+
+class EpochOver(OutOfTurn):
+    """A batch reads messages of a resumable source that were planned in an epoch which is over."""
 
 
 class TooSlow(ProtocolError):

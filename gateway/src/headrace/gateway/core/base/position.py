@@ -21,12 +21,20 @@ def from_proto(position: pb.Position) -> Position:
     """
     if position.sequence > MAX_SEQUENCE:
         raise MalformedMessage(f"position with sequence {position.sequence}: the largest is 2^63 - 1")
-    return Position(position.epoch, position.sequence, position.cursor if position.HasField("cursor") else None)
+    cursor = position.cursor if position.HasField("cursor") else None
+    begin = None
+    if position.HasField("begin"):
+        wire = position.begin
+        cursor_there = wire.cursor if wire.HasField("cursor") else None
+        begin = Position(wire.epoch, wire.sequence, cursor_there) if wire.epoch else BEGINNING
+    return Position(position.epoch, position.sequence, cursor, position.moves, begin)
 
 
 def to_proto(position: Position) -> pb.Position:
     """Converts a position to its protocol message; it must not be the beginning."""
-    return pb.Position(epoch=position.epoch, sequence=position.sequence, cursor=position.cursor)
+    message = pb.Position()
+    fill(message, position)
+    return message
 
 
 def fill(message: pb.Position, position: Position) -> None:
@@ -36,6 +44,14 @@ def fill(message: pb.Position, position: Position) -> None:
         message.epoch = position.epoch
     if position.cursor is not None:
         message.cursor = position.cursor
+    if position.moves:
+        message.moves = position.moves
+    if position.begin is not None:
+        message.begin.SetInParent()
+        if position.begin.epoch:
+            message.begin.epoch, message.begin.sequence = position.begin.epoch, position.begin.sequence
+            if position.begin.cursor is not None:
+                message.begin.cursor = position.begin.cursor
 
 
 def to_stream_positions(positions: dict[str, Position]) -> list[pb.StreamPosition]:

@@ -10,27 +10,41 @@ from typing import TypeVar
 class Signal:
     """A condition variable without a lock, for one event loop: waiters check the state again after each notification."""
 
+    __slots__ = ("_futures", "waiters")
+
     def __init__(self) -> None:
-        self._notice: asyncio.Future[None] | None = None
+        # One for each waiter: asyncio.wait for a shared one costs several times the time and the memory.
+        self._futures: dict[asyncio.Future[bool], None] = {}
         self.waiters = 0
         """The number of waiting tasks."""
 
     def notify(self) -> None:
         """Wakes all waiting tasks."""
-        if self._notice is not None:
-            self._notice.set_result(None)
-            self._notice = None
+        if self._futures:
+            futures, self._futures = self._futures, {}
+            for future in futures:
+                _end(future, True)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Waits for the next notification; returns False if `timeout_s` seconds pass first."""
-        if self._notice is None:
-            self._notice = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        self._futures[future] = None
+        timer = None if timeout_s is None else loop.call_later(timeout_s, _end, future, False)
         self.waiters += 1
         try:
-            done, _ = await asyncio.wait({self._notice}, timeout=timeout_s)
+            return await future
         finally:
             self.waiters -= 1
-        return bool(done)
+            self._futures.pop(future, None)
+            if timer is not None:
+                timer.cancel()
+
+
+def _end(future: "asyncio.Future[bool]", is_notified: bool) -> None:
+    # It is done if the timeout, or the end of the task that waits, came first.
+    if not future.done():
+        future.set_result(is_notified)
 
 
 ENTRIES_OF_SLICE = 500

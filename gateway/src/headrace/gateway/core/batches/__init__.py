@@ -1,6 +1,7 @@
 """Micro-batches: planned, read, delivered to sinks, committed."""
 
 from headrace.gateway.core.batches.available_now import exhausted, has_waited_for_ends, streams_away, without_connector
+from headrace.gateway.core.batches.bootstrapping import MAX_NAMED, bootstrapped, missing, tables_away
 from headrace.gateway.core.batches.checkpoints import (
     adopt,
     attach,
@@ -23,6 +24,7 @@ from headrace.gateway.core.batches.runs import wait_until_current
 from headrace.gateway.core.batches.stages import note_delivered, note_staged, note_visible
 
 __all__ = [
+    "MAX_NAMED",
     "PlannedRange",
     "ReadRange",
     "adopt",
@@ -30,6 +32,7 @@ __all__ = [
     "attach",
     "attach_sink",
     "begin_transaction",
+    "bootstrapped",
     "check_follows",
     "check_is_last_plan",
     "check_newer",
@@ -47,6 +50,7 @@ __all__ = [
     "has_waited_for_ends",
     "identify",
     "instance_for",
+    "missing",
     "newly_opened",
     "note_delivered",
     "note_staged",
@@ -56,6 +60,7 @@ __all__ = [
     "record_commits",
     "renew",
     "streams_away",
+    "tables_away",
     "vote",
     "wait_until_current",
     "without_connector",

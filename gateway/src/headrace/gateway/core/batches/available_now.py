@@ -1,4 +1,7 @@
-"""Decides when a run with Trigger.AvailableNow has read everything that existed when it started, and which streams are away."""
+"""Decides when a run has read everything that existed when it started, and which streams are away.
+
+A run with Trigger.AvailableNow ends then; for any other run, that is asked of tables that it reads before other streams.
+"""
 
 from collections.abc import Iterable
 
@@ -23,10 +26,19 @@ def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
     mine = [stream for stream in streams if pipeline in stream.readers]
     if not mine:
         return clock.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S
-    for stream in mine:
-        if stream.name not in pipeline.targets and (target := _target(pipeline, stream)) is not None:
+    note_ends(pipeline, mine)
+    return all(has_read(pipeline, stream) or _is_given_up(pipeline, stream) for stream in mine)
+
+
+def note_ends(pipeline: Pipeline, streams: Iterable[Stream]) -> None:
+    """Notes the present ends of streams that were not known; of a redelivering one again, since it has a new session."""
+    for stream in streams:
+        known = pipeline.targets.get(stream.name)
+        is_outdated = known is not None and not stream.replayable and known.epoch != stream.live_epoch
+        if (known is None or is_outdated) and (target := _target(pipeline, stream)) is not None:
             pipeline.targets[stream.name] = target
-    return all(_has_read(pipeline, stream) or _is_given_up(pipeline, stream) for stream in mine)
+        elif is_outdated:
+            del pipeline.targets[stream.name]
 
 
 def streams_away(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
@@ -37,12 +49,12 @@ def streams_away(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
         if pattern in pipeline.met:
             continue
         covered = [stream for stream in mine if covers(pattern, stream.name)]
-        if any(_has_read(pipeline, stream) and _is_here(pipeline, pattern, stream) for stream in covered):
+        if any(has_read(pipeline, stream) and _is_here(pipeline, pattern, stream) for stream in covered):
             # The connector may disconnect before the run has ended.
             pipeline.met.add(pattern)
         elif not any(_is_here(pipeline, pattern, stream) for stream in covered):
             away.append(pattern)
-    unread = [s.name for s in mine if s.attachment is None and s.name in pipeline.targets and not _has_read(pipeline, s)]
+    unread = [s.name for s in mine if s.attachment is None and s.name in pipeline.targets and not has_read(pipeline, s)]
     return [*away, *unread][:MAX_AWAY]
 
 
@@ -74,10 +86,14 @@ def has_waited_for_ends(pipeline: Pipeline) -> bool:
     return now - pipeline.exhausted_at >= ENDS_WAIT_S
 
 
-def _has_read(pipeline: Pipeline, stream: Stream) -> bool:
+def has_read(pipeline: Pipeline, stream: Stream) -> bool:
     """Returns whether the pipeline has planned or committed everything that it should read of a stream."""
-    target = pipeline.targets.get(stream.name)
-    return target is not None and _reached(pipeline, stream) >= target
+    target, reached = pipeline.targets.get(stream.name), _reached(pipeline, stream)
+    if target is None or reached >= target:
+        return target is not None
+    # Nothing may exist where the source said that nothing is beyond, such as in Kafka, whose markers have offsets.
+    now = _target(pipeline, stream)
+    return now is not None and reached >= now
 
 
 def _is_given_up(pipeline: Pipeline, stream: Stream) -> bool:
@@ -90,7 +106,9 @@ def _is_given_up(pipeline: Pipeline, stream: Stream) -> bool:
 def _reached(pipeline: Pipeline, stream: Stream) -> Position:
     """Returns the position up to which nothing is left to plan. A redelivering stream restarts with each session."""
     planned = pipeline.planned.get(stream.name, pipeline.position(stream.name))
-    return planned if stream.replayable else max(planned, stream.start)
+    if stream.replayable or stream.must_be_rewound_for(pipeline):
+        return planned
+    return max(planned, stream.start)
 
 
 def _target(pipeline: Pipeline, stream: Stream) -> Position | None:

@@ -149,6 +149,8 @@ def attach(
                 stream.horizon = BEGINNING
             if not stream.is_committed_by(pipeline):
                 pipeline.behind_since.setdefault(stream.name, pipeline.attached_at)
+            if stream.received.moves:
+                pipeline.moved_cursors[stream.name] = None
             reconcile(stream)
             grant_where_awaited(stream)
             pipeline.notice(stream.name)
@@ -192,7 +194,7 @@ def _let_go_of_dropped(gateway: Gateway, pipeline: Pipeline, streams: Set[str]) 
     """
     for name, stream in gateway.streams.items():
         may_be_dropped = name not in streams and (pipeline.was_elsewhere or name in pipeline.committed)
-        if may_be_dropped and stream.replayable and pipeline in stream.readers:
+        if may_be_dropped and not stream.redelivering and pipeline in stream.readers:
             stream.let_go()
 
 

@@ -5,10 +5,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.base.position import BEGINNING
-from headrace.gateway.core.pipelines import Pipeline
+from headrace.gateway.core.pipelines import Pipeline, held
 from headrace.gateway.core.streams import HeldFrame, Stream, starts_of
+
+CURSORS_S = 10.0
+"""How often a batch is planned, at most, that only moves cursors, in seconds: a heartbeat must not cost a batch each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class PlannedRange:
     messages: int
     bytes: int
     start: bool = False
-    """Whether the range is empty, and records in the checkpoint where the stream begins for the pipeline."""
+    """Whether the range is empty, and records in the checkpoint where the stream begins for the pipeline, or its first cursor."""
     ended: bool = False
     """Whether the source has ended the stream, and nothing follows `end`."""
 
@@ -40,6 +44,8 @@ def plan(
 ) -> list[PlannedRange]:
     """Plans a batch; with `tell_ends`, includes ended streams until the pipeline's checkpoint records their end.
 
+    What waits for tables (`Pipeline.bootstraps`) is left out, except for where it begins.
+
     Args:
         pipeline: The pipeline.
         streams: All streams, by name.
@@ -48,8 +54,11 @@ def plan(
         tell_ends: Whether the checkpoint records which streams have ended.
     """
     noticed = [streams[name] for name in pipeline.fresh] if tell_ends else []
-    ranges = _shared(pipeline, streams, max_messages, max_bytes)
-    if not tell_ends or any(r.start for r in ranges):
+    ranges = [_with_begin(pipeline, r) for r in _shared(pipeline, streams, max_messages, max_bytes)]
+    if any(r.start for r in ranges):
+        return ranges
+    ranges += _moved_cursors(pipeline, streams, ranges)
+    if not tell_ends:
         return ranges
     planned = [replace(r, ended=r.stream.ended and r.end == r.stream.received) for r in ranges]
     read = {r.stream.name for r in ranges}
@@ -110,7 +119,8 @@ def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int
     """
     if starts := [PlannedRange(stream, at, 0, 0, start=True) for stream, at in starts_of(streams, pipeline)]:
         return starts
-    supplies = [_supply(pipeline, stream) for stream in [streams[name] for name in pipeline.fresh]]
+    waiting = held(pipeline.bootstraps, pipeline.fresh)
+    supplies = [_supply(pipeline, stream) for stream in [streams[name] for name in pipeline.fresh if name not in waiting]]
     supplies = [s for s in supplies if s.messages]
     messages, size = sum(s.messages for s in supplies), sum(s.bytes for s in supplies)
     share = min(1.0, max_bytes / size if size else 1.0, max_messages / messages if max_messages and messages else 1.0)
@@ -127,11 +137,52 @@ def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int
     return ranges
 
 
+def _with_begin(pipeline: Pipeline, planned: PlannedRange) -> PlannedRange:
+    """Returns a range that says where it begins if its stream is resumable: whether it is read is not known yet."""
+    if not planned.stream.resumable or not planned.messages:
+        return planned
+    begin = replace(pipeline.position(planned.stream.name), begin=None)
+    return replace(planned, end=replace(planned.end, begin=begin))
+
+
+def _moved_cursors(pipeline: Pipeline, streams: Mapping[str, Stream], ranges: Iterable[PlannedRange]) -> list[PlannedRange]:
+    """Returns ranges without messages for the streams whose cursor has moved: beside messages, or alone every few seconds.
+
+    In a run with Trigger.AvailableNow, never alone.
+    """
+    if not pipeline.moved_cursors:
+        return []
+    read = {r.stream.name for r in ranges}
+    found, has_ended = [], False
+    for name in list(pipeline.moved_cursors):
+        stream, position = streams.get(name), pipeline.position(name)
+        if stream is None or not stream.received.is_past(position):
+            del pipeline.moved_cursors[name]
+        elif name not in read and _has_only_a_cursor_after(pipeline, stream, position):
+            found.append(PlannedRange(stream, stream.received, 0, 0, start=position == BEGINNING))
+            has_ended = has_ended or stream.ended
+    now = clock.monotonic()
+    # A bounded run reads what exists now: heartbeats must not keep it from its end.
+    is_due = not pipeline.available_now and now - pipeline.cursors_planned_at >= CURSORS_S
+    if not found or not (read or has_ended or is_due):
+        return []
+    pipeline.cursors_planned_at = now
+    return found
+
+
+def _has_only_a_cursor_after(pipeline: Pipeline, stream: Stream, position: Position) -> bool:
+    if stream.pause is not None or not stream.replayable or not pipeline.knows(stream.name):
+        return False
+    if stream.must_be_rewound_for(pipeline) or stream.is_lost_for(pipeline):
+        return False
+    return next(stream.after(position), None) is None
+
+
 def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
     if stream.pause is not None:
         return _Supply(stream, stream.start, 0, 0)
     held_up = stream.must_be_rewound_for(pipeline) or stream.is_lost_for(pipeline) or stream.is_awaited(but_by=pipeline)
-    if stream.replayable and held_up:
+    if not stream.redelivering and (held_up or stream.waits_to_rewind()):
         # The next messages are not held yet or are lost, or the running batch of another pipeline needs the source first.
         return _Supply(stream, stream.start, 0, 0)
     start = _within_epoch(pipeline.position(stream.name), stream)
@@ -148,7 +199,10 @@ def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
 
 def _within_epoch(position: Position, stream: Stream) -> Position:
     """Returns the position, or the beginning of the live epoch if the position is of an older one."""
-    return position if position.epoch >= stream.live_epoch else Position(stream.live_epoch, -1, position.cursor)
+    if position.epoch >= stream.live_epoch:
+        return position
+    # What a resumable source sends first may be before what the reader has: its own cursor would be too late for another reader.
+    return Position(stream.live_epoch, -1, (stream.base or None) if stream.resumable else position.cursor)
 
 
 def _messages_before(frame: HeldFrame, start: Position) -> int:
@@ -169,7 +223,7 @@ def _take(supply: _Supply, count: int, whole_frames: bool) -> PlannedRange:
             part = count - taken
             sequence = int(frame.sequences()[seen + part - 1])
             # Nobody seeks to the cursor of a redelivering stream: it says whose messages these are, the frame's first ones too.
-            cursor = end.cursor if stream.replayable else frame.cursor
+            cursor = frame.cursor if stream.redelivering else end.cursor
             end = Position(stream.live_epoch, sequence, cursor)
             return PlannedRange(stream, end, count, size + frame.size * part // frame.count)
         end = Position(stream.live_epoch, frame.last, frame.cursor)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from headrace.contract import clock
 from headrace.contract.position import Position
-from headrace.gateway.core.base.errors import MessagesLost, SourceSilent
+from headrace.gateway.core.base.errors import EpochOver, MessagesLost, SourceSilent
 from headrace.gateway.core.base.position import BEGINNING, check_name, from_proto
 from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.streams import HeldFrame, Stream
@@ -21,6 +21,11 @@ class ReadRange:
     start: Position
     end: Position
     batch_end: Position
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is of a resumable stream: it is read as it was planned, or not at all."""
+        return self.batch_end.begin is not None
 
     @classmethod
     def from_proto(cls, wire: pb.Range) -> "ReadRange":
@@ -44,6 +49,7 @@ async def read(
 
     A range of a past epoch is empty: its messages are redelivered under a new epoch. If another gateway has given the epoch, the
     range waits until the connector opens the stream here, since it may still be live there; unless the pipeline skips losses.
+    A range of a resumable stream is never empty: the run would take it for delivered.
 
     Args:
         pipeline: The pipeline that reads.
@@ -52,6 +58,7 @@ async def read(
         timeout_s: How long to wait for the next frame, in seconds; None to wait forever.
 
     Raises:
+        EpochOver: the range is of a resumable stream, whose source was opened at an earlier place since.
         MessagesLost: the source no longer has the range, and the pipeline does not accept losses.
         SourceSilent: the source has sent none of it for `timeout_s`.
         UnknownPipeline: the run that reads was detached meanwhile.
@@ -59,11 +66,15 @@ async def read(
     waits_since = clock.monotonic()
     at, end = read_range.start, read_range.end
     while at < end:
-        if end.epoch and (stream.is_over(end.epoch) or (pipeline.skip_lost and end.epoch != stream.live_epoch)):
+        if read_range.is_whole and stream.is_over(end.epoch):
+            raise EpochOver(_describe_epoch(stream, read_range))
+        skips = pipeline.skip_lost and not read_range.is_whole
+        if end.epoch and (stream.is_over(end.epoch) or (skips and end.epoch != stream.live_epoch)):
             return
         at = max(at, stream.horizon)
         is_live = not end.epoch or end.epoch == stream.live_epoch
-        readable = is_live and (stream.start <= at or at.epoch < end.epoch)
+        has_begin = at.epoch < end.epoch and (not read_range.is_whole or stream.start.sequence == 0)
+        readable = is_live and (stream.start <= at or has_begin)
         if readable and (frames := list(_up_to(end.sequence, stream.after(at)))):
             at = Position(end.epoch, frames[-1].last, frames[-1].cursor)
             yield frames
@@ -116,6 +127,13 @@ def _describe_silence(stream: Stream, at: Position, end: Position, timeout_s: fl
     )
     needed = f"messages after {at}, up to {end}, are needed again"
     return f"stream {stream.name}: {needed}, but none arrived for {timeout_s:g} s; {who}"
+
+
+def _describe_epoch(stream: Stream, read_range: ReadRange) -> str:
+    return (
+        f"stream {stream.name}: its source was opened at an earlier place since {read_range.end} was planned; start the query "
+        f"again: it continues after {read_range.committed}"
+    )
 
 
 REMEDY = "restore the source, or set failOnDataLoss to false to skip the lost messages"

@@ -1,6 +1,6 @@
 """Connectors whose sessions end again and again. At each moment such a connector seems to be well, or has just left."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from headrace.contract import clock
@@ -21,7 +21,7 @@ _MAX_TEXT = 300
 class _Sessions:
     """The last sessions of one connector."""
 
-    opened: deque[float] = field(default_factory=lambda: deque(maxlen=MANY * 20))
+    opened: list[float] = field(default_factory=list)
     began_at: float = 0.0
     """When the series of sessions began, on the monotonic clock."""
     ended: str = ""
@@ -40,6 +40,7 @@ class Reconnections:
         if not sessions.opened or now - sessions.opened[-1] > 2 * STANDS_AFTER_S:
             sessions.began_at = now
         sessions.opened.append(now)
+        del sessions.opened[: -MANY * 20]
         self._parts[part] = sessions
         if len(self._parts) > MAX_PARTS:
             self._parts.popitem(last=False)

@@ -1,6 +1,5 @@
 """What a connector says of itself: its SDK in Hello, and its state and errors in Reports."""
 
-from collections import deque
 from dataclasses import dataclass
 
 from headrace.contract import clock
@@ -43,7 +42,7 @@ class Reported:
         self._state = connector_pb2.CONNECTOR_STATE_UNSPECIFIED
         self._since = 0.0
         self._reason = ""
-        self._errors: deque[_Error] = deque()
+        self._errors: list[_Error] = []
         self._errors_bytes = 0
         self.last_words = ""
         """The reason in its Goodbye."""
@@ -86,7 +85,7 @@ class Reported:
             self._errors.append(_Error(error.message, error.stream, now - error.age_ms / 1000, size))
             self._errors_bytes += size
         while len(self._errors) > MAX_ERRORS or (self._errors_bytes > KEPT_BYTES and len(self._errors) > 1):
-            self._errors_bytes -= self._errors.popleft().size
+            self._errors_bytes -= self._errors.pop(0).size
 
     def status(self, errors_bytes: int) -> admin_pb2.ReportedStatus:
         """Returns the status, with the last errors that fit in `errors_bytes`, and in any case the last one."""

@@ -45,6 +45,13 @@ def grant_where_awaited(stream: Stream) -> bool:
     return True
 
 
+def grant_ahead(stream: Stream) -> None:
+    """Grants a stream its requested credit, for one frame, although no batch waits for it yet."""
+    attachment = stream.attachment
+    if attachment is not None and attachment.requested_credit is not None and not attachment.closed:
+        attachment.session.grant_to_stream(attachment, attachment.requested_credit)
+
+
 def clear_credit_request(session: Session, attachment: Attachment) -> None:
     """Clears a stream's credit request, because the frame has arrived or never will; the session keeps unused credit."""
     if attachment.requested_credit is not None:

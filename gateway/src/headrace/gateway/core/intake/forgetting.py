@@ -123,7 +123,7 @@ def _forget_if_done(gateway: Gateway, stream: Stream) -> None:
             del gateway.was_gone[next(iter(gateway.was_gone))]
         return
     fresh = gateway.stream(stream.name)
-    fresh.replayable, fresh.chooses_start = stream.replayable, stream.chooses_start
+    fresh.kind, fresh.chooses_start = stream.kind, stream.chooses_start
     fresh.last_instance, fresh.pause = stream.last_instance, stream.pause
     fresh.attachment, attachment.stream = attachment, fresh
     assert fresh.received == BEGINNING

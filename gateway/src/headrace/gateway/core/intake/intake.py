@@ -5,7 +5,7 @@ from typing import cast
 
 from headrace.contract import clock
 from headrace.contract.position import Position
-from headrace.gateway.core.base.errors import OutOfTurn, SequenceOutOfRange, UnknownStream
+from headrace.gateway.core.base.errors import MalformedMessage, OutOfTurn, SequenceOutOfRange, UnknownStream
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.intake.credit_requests import clear_credit_request
 from headrace.gateway.core.intake.forgetting import forget_gone
@@ -48,7 +48,8 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, seria
         ProtocolError: the frame breaks a rule; the subclass shows which.
     """
     attachment = _attachment(session, frame.stream_id)
-    charge, count = size + OVERHEAD_BYTES, frame.count
+    # A frame without messages uses no credit: nothing of it is held.
+    charge, count = size + OVERHEAD_BYTES if frame.count else 0, frame.count
     if attachment is None or attachment.stream.attachment is not attachment:
         session.account.charge(charge, count)
         _give_back(gateway, session, charge, count)
@@ -60,10 +61,15 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, seria
     if not attachment.opened or attachment.closed:
         when = "after CloseStream" if attachment.closed else "before StreamOpened"
         raise OutOfTurn(f"stream {name}: a frame {when}", stream=name)
+    if not count:
+        _move_cursor(attachment, frame)
+        return
     check_order(frame.first_sequence, attachment.last_sequence, name)
     if frame.first_sequence == 0 and not attachment.stream.replayable:
-        text = f"stream {name}: sequence 0; a redelivering source counts its messages from 1 in each session"
+        text = f"stream {name}: sequence 0; a source that counts its messages counts from 1"
         raise SequenceOutOfRange(text, stream=name, sequence=0)
+    if attachment.stream.resumable:
+        _check_cursor(attachment, frame)
     attachment.last_sequence = last
     clear_credit_request(session, attachment)
     gateway.frames_received += 1
@@ -71,6 +77,45 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, seria
     session.counts.messages += count
     session.counts.bytes += size
     _hold(gateway, attachment.stream, session, frame, serialized, charge, last)
+
+
+def _check_cursor(attachment: Attachment, frame: frame_pb2.Frame) -> None:
+    """Checks that the cursor of a frame of a resumable stream, if it has one, is not before an earlier one.
+
+    Raises:
+        MalformedMessage: it is before.
+    """
+    if not frame.HasField("cursor"):
+        return
+    name = attachment.stream.name
+    if frame.cursor < attachment.last_cursor:
+        text = (
+            f"stream {name}, sequence {frame.first_sequence}: cursor {frame.cursor[:32]!r} is before "
+            f"{attachment.last_cursor[:32]!r}, which was sent before it; the bytes of cursors of a resumable stream must have "
+            "the order of their places"
+        )
+        raise MalformedMessage(text, stream=name)
+    attachment.last_cursor = frame.cursor
+
+
+def _move_cursor(attachment: Attachment, frame: frame_pb2.Frame) -> None:
+    """Moves the cursor of the place that the stream has reached. Nobody is woken: the next batch records it, or one soon.
+
+    A source that sends messages again, because its cursor was before the place, has an older cursor among them: it is dropped.
+    """
+    stream, at = attachment.stream, frame.first_sequence
+    if not stream.replayable:
+        text = f"stream {stream.name}: a frame without messages, of a stream that is not replayable"
+        raise MalformedMessage(text, stream=stream.name)
+    place = max(stream.received.sequence, 0)
+    if not attachment.last_sequence <= at <= place:
+        reached = place if at > place else attachment.last_sequence
+        text = f"stream {stream.name}, sequence {at}: a frame without messages must stand after sequence {reached}, the last one"
+        raise SequenceOutOfRange(text, stream=stream.name, sequence=at)
+    # From now on, a message with this sequence would go backwards.
+    attachment.last_sequence = at
+    if at == place:
+        stream.move_cursor(at, frame.cursor)
 
 
 def _hold(
@@ -163,7 +208,7 @@ def take_starts(gateway: Gateway, session: Session, starts: source_pb2.Starts) -
     for entry in starts.streams:
         attachment = _attachment(session, entry.stream_id)
         if attachment is not None and attachment.stream.attachment is attachment:
-            found[attachment.stream] = check_start(attachment.stream, entry)
+            found[attachment.stream] = check_start(attachment.stream, entry, gateway.limits)
             # A pipeline that is new to the source later causes a new request.
             attachment.start_wanted = False
     for stream in begin(found):

@@ -32,7 +32,7 @@ def close_paused(gateway: Gateway) -> None:
     """
     for stream in gateway.streams.values():
         attachment = stream.attachment
-        if stream.pause is None or attachment is None or not attachment.opened or attachment.closed or not stream.replayable:
+        if stream.pause is None or attachment is None or not attachment.opened or attachment.closed or stream.redelivering:
             continue
         if not _is_in_use(stream, attachment):
             _give_up_credit(gateway, stream)

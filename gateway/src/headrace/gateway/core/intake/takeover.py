@@ -22,7 +22,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
         TooManyStreams: the session's limit of streams is reached.
     """
     name = check_name(request.stream)
-    if request.kind not in (source_pb2.SOURCE_KIND_REPLAYABLE, source_pb2.SOURCE_KIND_REDELIVERING):
+    if request.kind not in source_pb2.SourceKind.values() or not request.kind:
         raise MalformedMessage(f"stream {name}: kind {request.kind} is not one of the SourceKinds", stream=name)
     if request.chooses_start and request.kind != source_pb2.SOURCE_KIND_REPLAYABLE:
         raise MalformedMessage(f"stream {name}: only a replayable stream can have chooses_start", stream=name)
@@ -51,9 +51,8 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
         text = f"stream {name} was closed by instance {owner.session.instance!r}, which waits for its last acknowledgements"
         session.reject(request.stream_id, source_pb2.REJECT_REASON_OWNED, text, OWNED_RETRY_MS)
         return
-    replayable = request.kind == source_pb2.SOURCE_KIND_REPLAYABLE
-    if stream.replayable != replayable:
-        stream.replayable = replayable
+    if stream.kind != request.kind:
+        stream.kind = request.kind
         stream.restart(BEGINNING)
     stream.chooses_start = request.chooses_start
     stream.attachment = Attachment(session, stream, request.stream_id)
@@ -78,7 +77,7 @@ def _hand_over(stream: Stream, owner: Attachment) -> bool:
     """
     if not owner.opened:
         return True
-    if stream.replayable:
+    if not stream.redelivering:
         if owner.told < stream.received:
             owner.end = stream.received
             stream.former.append(owner)

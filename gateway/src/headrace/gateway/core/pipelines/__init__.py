@@ -1,6 +1,7 @@
 """A pipeline as the gateway sees it: its positions, its micro-batches, its driver."""
 
 from headrace.gateway.core.pipelines.batch import Batch, BatchStream, Stage
+from headrace.gateway.core.pipelines.bootstrap import Bootstrap, held
 from headrace.gateway.core.pipelines.drivers import Driver, Drivers
 from headrace.gateway.core.pipelines.pipeline import Follower, Pipeline, Run
 from headrace.gateway.core.pipelines.run_faults import Fault, after_report
@@ -9,6 +10,7 @@ from headrace.gateway.core.pipelines.timeline import LoggedBatch, Timeline
 __all__ = [
     "Batch",
     "BatchStream",
+    "Bootstrap",
     "Driver",
     "Drivers",
     "Fault",
@@ -19,4 +21,5 @@ __all__ = [
     "Stage",
     "Timeline",
     "after_report",
+    "held",
 ]

@@ -16,6 +16,7 @@ from headrace.gateway.core.base.last_error import LastError
 from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.base.times import Longest
 from headrace.gateway.core.base.turns import Signal
+from headrace.gateway.core.pipelines.bootstrap import Bootstrap
 from headrace.gateway.core.pipelines.drivers import Driver
 from headrace.gateway.core.pipelines.run_faults import Fault
 from headrace.gateway.core.pipelines.timeline import Timeline
@@ -131,14 +132,20 @@ class Pipeline:
     """What its run has done since it started, as it says."""
     behind_since: dict[str, float] = field(default_factory=dict)
     """The time, on the monotonic clock, since which it is behind in a stream, or when its position there last advanced."""
+    bootstraps: tuple[Bootstrap, ...] = ()
+    """The tables that it reads to their present end before the streams that meet them, as its last plan says."""
     targets: dict[str, Position] = field(default_factory=dict)
-    """For a run with Trigger.AvailableNow: the position up to which it reads each stream."""
+    """The present end of streams, for a run with Trigger.AvailableNow of all of them, else of the streams of such tables."""
     met: set[str] = field(default_factory=set)
     """For such a run: the patterns for which it has read an attached stream."""
     exhausted_at: float | None = None
     """When such a run was first found to have read everything, on the monotonic clock."""
     fresh: dict[str, None] = field(default_factory=dict)
     """Streams with received messages that it has not committed."""
+    moved_cursors: dict[str, None] = field(default_factory=dict)
+    """Streams whose cursor has moved without a message since it was planned."""
+    cursors_planned_at: float = float("-inf")
+    """When a batch was last planned that has such a cursor, on the monotonic clock."""
     ended: set[str] = field(default_factory=set)
     """Streams whose end is in its checkpoint."""
     ended_unread: dict[str, None] = field(default_factory=dict)
@@ -169,7 +176,7 @@ class Pipeline:
         if self.run.checkpoint != run.checkpoint:
             self.timeline = Timeline()
         self.run, self.attachment, self.away_since, self.driver, self.planner = run, 0, None, None, None
-        self.attached_with, self.plan_number = 0, 0
+        self.attached_with, self.plan_number, self.bootstraps = 0, 0, ()
 
     def expect(self, driver: str) -> None:
         """Expects heartbeats of a driver, from now on if it is another one than before; of none if the id is empty."""
@@ -237,9 +244,13 @@ class Pipeline:
         return any(covers(text, stream) for text in (*self.patterns, *self.declared))
 
     def commit(self, positions: dict[str, Position]) -> list[str]:
-        """Records committed positions; returns the streams whose position advanced."""
-        moved = [stream for stream, position in positions.items() if position > self.position(stream)]
-        if moved:
+        """Records committed positions; returns the streams whose position advanced, or is delivered for certain now."""
+        moved = [
+            stream
+            for stream, position in positions.items()
+            if position.is_past(known := self.position(stream)) or (position == known and position.begin != known.begin)
+        ]
+        if any(positions[stream] > self.position(stream) for stream in moved):
             self.committed_at = clock.monotonic()
         for stream in moved:
             self.committed[stream] = positions[stream]
@@ -247,7 +258,7 @@ class Pipeline:
             self.begins.pop(stream, None)
         for stream in positions:
             planned = self.planned.get(stream)
-            if planned is not None and planned <= self.position(stream):
+            if planned is not None and not planned.is_past(self.position(stream)):
                 del self.planned[stream]
         return moved
 
@@ -279,7 +290,7 @@ class Pipeline:
                 del self.left_out[next(iter(self.left_out))]
         self._note_over(stream)
         self.timeline.forget(stream)
-        for known in (self.planned, self.begins, self.behind_since, self.targets, self.fresh):
+        for known in (self.planned, self.begins, self.behind_since, self.targets, self.fresh, self.moved_cursors):
             known.pop(stream, None)
         for names in (self.ended, self.undecided, self.fetched):
             names.discard(stream)

@@ -211,7 +211,7 @@ class Gateway:
     def detach(self, stream: Stream) -> None:
         """Detaches a stream from its session. Forgets a stream that carried no messages and that no batch needs."""
         stream.leave()
-        if not stream.replayable:
+        if stream.redelivering:
             stream.void()
         stream.news.notify()
         kept = any(stream.name in positions for p in stream.readers for positions in (p.committed, p.begins, p.planned))

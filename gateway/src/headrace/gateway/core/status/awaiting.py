@@ -20,7 +20,7 @@ def sinks_away(gateway: Gateway, reader: str) -> list[str]:
 
 
 def writers_of(gateway: Gateway, sink: str) -> list[str]:
-    """Returns the sorted names of the running pipelines that write to a sink: the names under which they read, if they do."""
+    """Returns the sorted names of the running pipelines that write to a sink; one that also reads has its names as a reader."""
     logs = [log for log in _recent(gateway) if not log.closed and sink in log.sinks and sink not in log.former]
     return sorted({name for log in logs for name in log.readers or (log.pipeline,)})
 

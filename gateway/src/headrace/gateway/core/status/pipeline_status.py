@@ -1,10 +1,11 @@
 """The status of a pipeline."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 from headrace.contract.names import covers, source_of
+from headrace.gateway.core.batches import MAX_NAMED, missing
 from headrace.gateway.core.pipelines import Pipeline
 from headrace.gateway.core.state import Gateway
 from headrace.gateway.core.status import condition
@@ -49,6 +50,7 @@ def pipeline_status(pipeline: Pipeline, gateway: Gateway, lag: Lag, by_source: M
         error=pipeline.error.status() if pipeline.error else None,
         condition=condition.of_pipeline(pipeline, lag=lag.messages, since=lag.since, paused=pause is not None),
         unmatched=_unmatched(pipeline, by_source),
+        awaited_tables=_awaited_tables(pipeline, gateway),
     )
 
 
@@ -63,6 +65,19 @@ def _unmatched(pipeline: Pipeline, by_source: Mapping[str, list[str]]) -> list[p
         if not any(covers(pattern, name) for name in streams):
             found.append(pb.UnmatchedPattern(pattern=pattern, age_ms=ms_since(pipeline.attached_at)))
     return found
+
+
+def _awaited_tables(pipeline: Pipeline, gateway: Gateway) -> Iterator[pb.AwaitedTable]:
+    """Yields the tables that an attached pipeline reads before other streams, and what they wait for."""
+    for table in pipeline.bootstraps if pipeline.attached else ():
+        found = list(islice(missing(pipeline, table, gateway.streams), MAX_NAMED))
+        yield pb.AwaitedTable(
+            table=table.table,
+            held=table.held,
+            waits_for=[each.text for each in found],
+            is_blocked=any(each.is_blocked for each in found),
+            age_ms=ms_since(pipeline.attached_at),
+        )
 
 
 def _silent_ms(pipeline: Pipeline, gateway: Gateway) -> int | None:

@@ -7,13 +7,15 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from headrace.contract.columns import NULL_LENGTH, time_outside
 from headrace.contract.counts import counted
-from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
+from headrace.contract.limits import MAX_SEQUENCE
 from headrace.gateway.core.base.errors import MalformedMessage, SequenceOutOfRange
 from headrace.protocol.v1 import frame_pb2 as pb
 
 _U32 = np.dtype("<u4")
 _FEW = 64
 _UNPACK = [struct.Struct(f"<{count}I").unpack for count in range(_FEW + 1)]
+_OF_A_CURSOR = {"stream_id", "first_sequence", "cursor"}
+"""The fields of a frame without messages."""
 _GROUP = 3
 """The wire type of a group."""
 
@@ -33,13 +35,27 @@ def check_columns(frame: pb.Frame) -> int:
         raise MalformedMessage(f"frame column message_ids: the id of sequence {_sequence_at(frame, at)} is not UTF-8")
     _check_width("event_times", len(frame.event_times), 8, count)
     _check_headers(frame, count)
-    if len(frame.cursor) > MAX_CURSOR_BYTES:
-        raise MalformedMessage(f"frame with a cursor of {len(frame.cursor)} bytes: the largest is {MAX_CURSOR_BYTES}")
     _check_unknown(frame)
     last = _last_sequence(frame, count)
     if last > MAX_SEQUENCE:
         raise SequenceOutOfRange(f"frame that ends at sequence {last}: the largest is 2^63 - 1")
     return last
+
+
+def check_only_cursor(frame: pb.Frame) -> None:
+    """Checks a frame without messages: it has a cursor, and nothing in its columns.
+
+    Raises:
+        MalformedMessage: it lacks a cursor, or has a column.
+        SequenceOutOfRange: its sequence is larger than 2^63 - 1.
+    """
+    if not frame.HasField("cursor"):
+        raise MalformedMessage("frame with count 0 and no cursor: a frame has at least 1 message, or a cursor alone")
+    if columns := [field.name for field, _ in frame.ListFields() if field.name not in _OF_A_CURSOR]:
+        raise MalformedMessage(f"frame with count 0 and {columns[0]}: a frame without messages has a cursor alone")
+    _check_unknown(frame)
+    if frame.first_sequence > MAX_SEQUENCE:
+        raise SequenceOutOfRange(f"frame without messages at sequence {frame.first_sequence}: the largest is 2^63 - 1")
 
 
 def check_times(frame: pb.Frame, stream: str) -> None:

@@ -3,12 +3,14 @@
 from headrace.contract.counts import counted
 from headrace.gateway.config import Limits
 from headrace.gateway.core.base.errors import FrameTooLarge, MalformedMessage, ProtocolError
-from headrace.gateway.core.streams.frame_columns import check_columns
+from headrace.gateway.core.streams.frame_columns import check_columns, check_only_cursor
 from headrace.protocol.v1 import frame_pb2, source_pb2
 
 
 def check_frame(frame: frame_pb2.Frame, size: int, limits: Limits, stream: str) -> int:
     """Checks that a frame is within the limits and that its columns are consistent; returns its last sequence.
+
+    That of a frame without messages is the sequence after which it stands.
 
     Raises:
         FrameTooLarge: the frame is too large.
@@ -18,14 +20,26 @@ def check_frame(frame: frame_pb2.Frame, size: int, limits: Limits, stream: str) 
     try:
         if size > limits.max_frame_bytes:
             raise _bytes_error(size, limits, f"frame of {size} bytes", "; send smaller frames")
+        check_cursor("frame with a cursor", frame.cursor, limits)
         if frame.count < 1:
-            raise MalformedMessage("frame with count 0: a frame holds at least 1 message")
+            check_only_cursor(frame)
+            return frame.first_sequence
         if frame.count > limits.max_frame_messages:
             raise _messages_error(frame.count, limits, f"frame of {counted(frame.count, 'message')}", "; send smaller frames")
         return check_columns(frame)
     except ProtocolError as error:
         sequence = frame.first_sequence
         raise error.within(f"stream {stream}, sequence {sequence}", stream=stream, sequence=sequence) from None
+
+
+def check_cursor(what: str, cursor: bytes, limits: Limits) -> None:
+    """Checks the size of a cursor; `what` names where it came.
+
+    Raises:
+        MalformedMessage: it is larger than the gateway has announced.
+    """
+    if len(cursor) > limits.max_cursor_bytes:
+        raise MalformedMessage(f"{what} of {len(cursor)} bytes: the largest is {limits.max_cursor_bytes}")
 
 
 def check_several(sizes: list[int], limits: Limits) -> None:

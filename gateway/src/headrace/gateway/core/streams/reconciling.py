@@ -32,7 +32,7 @@ def reconcile(stream: Stream) -> None:
             _open(stream, attachment)
         elif attachment.opened and (_is_elsewhere(stream) or _is_loss_accepted(stream)):
             stream.leave()
-            if not stream.replayable:
+            if stream.redelivering:
                 stream.void()
             text = "a pipeline must read from another position; open the stream again to learn it"
             attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, text)
@@ -50,25 +50,54 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     if all(stream.is_lost_for(p) for p in served):
         return
     floor = _floor(stream)
-    earlier = BEGINNING if stream.replayable else _earlier(stream)
-    if not stream.replayable:
-        newest = max(floor.epoch, stream.newest_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
-        stream.newest_epoch = _epoch_after(newest)
+    earlier = _earlier(stream) if stream.redelivering else BEGINNING
+    if stream.redelivering:
+        stream.newest_epoch = _epoch_after(_newest_epoch(stream))
         stream.restart(Position(stream.newest_epoch, 0))
+    elif stream.resumable:
+        _resume(stream, skips=skip_lost)
     elif floor < stream.start or floor > stream.received:
         stream.restart(floor)
+    if stream.replayable and stream.received > BEGINNING:
+        stream.trust_committed_cursor()
     stream.ended = stream.gone = False
     attachment.opened, attachment.epoch, attachment.changed_at = True, stream.live_epoch, clock.monotonic()
     opened = source_pb2.StreamOpened(stream_id=attachment.stream_id, epoch=stream.live_epoch, skip_lost=skip_lost)
-    if stream.replayable and stream.received > BEGINNING:
+    if stream.resumable:
+        # Sequences continue: what was received before the session is held.
+        attachment.last_sequence, attachment.last_cursor = stream.received.sequence, stream.received.cursor or b""
+    has_come = stream.received > (Position(stream.live_epoch, 0) if stream.resumable else BEGINNING)
+    resumes = has_come or (stream.resumable and stream.received.cursor is not None)
+    if not stream.redelivering and resumes:
         opened.resume.CopyFrom(to_proto(stream.received))
     acknowledged = committed_by_all(stream)
-    if stream.replayable and acknowledged is not None and BEGINNING < acknowledged <= stream.received:
+    if (
+        not stream.redelivering
+        and acknowledged is not None
+        and acknowledged.epoch == stream.live_epoch
+        and BEGINNING < acknowledged <= stream.received
+    ):
         attachment.told = acknowledged
         opened.acknowledged.CopyFrom(to_proto(acknowledged))
     if earlier.epoch:
         opened.earlier.CopyFrom(to_proto(earlier))
     attachment.session.send(source_pb2.IngestResponse(stream_opened=opened))
+
+
+def _resume(stream: Stream, *, skips: bool) -> None:
+    """Continues the live epoch of a resumable stream, or begins another one after the earliest cursor that a reader needs.
+
+    If the source skips what it has lost, it begins another one unless messages from before are held.
+    """
+    needed = _needed(stream)
+    if (skips and not stream.frames) or not stream.live_epoch or any(map(stream.must_be_rewound_for, needed)):
+        places = [p.reads_after(stream.name) for p in needed]
+        stream.begin_epoch(_epoch_after(_newest_epoch(stream)), min(places, key=lambda each: each.cursor or b""))
+
+
+def _newest_epoch(stream: Stream) -> int:
+    """Returns the latest epoch of a stream that this gateway has given, or that a reader has read or planned."""
+    return max([stream.newest_epoch, *(at.epoch for reader in stream.readers for at in _positions(reader, stream))])
 
 
 def _epoch_after(newest: int) -> int:
@@ -95,6 +124,9 @@ def _is_loss_accepted(stream: Stream) -> bool:
     strict = [p for p in stream.readers if p.attached and not p.skip_lost]
     if any(stream.is_lost_for(p) for p in strict):
         return False
+    if stream.resumable:
+        # Sequences of its epochs do not compare.
+        return not strict
     return all(loss.earliest is not None and p.reads_after(stream.name).sequence >= loss.earliest - 1 for p in strict)
 
 
@@ -102,7 +134,7 @@ def _skip(stream: Stream) -> None:
     loss, stream.loss = stream.loss, None
     assert loss is not None
     stream.losses += 1
-    if loss.earliest is not None:
+    if loss.earliest is not None and not stream.resumable:
         stream.horizon = max(_floor(stream), Position(0, loss.earliest - 1))
     log.warning("lost messages skipped", extra={"stream": stream.name, "after": str(loss.resume), "earliest": loss.earliest})
 
@@ -113,10 +145,20 @@ def _floor(stream: Stream) -> Position:
     Running batches take precedence: a query that must go back waits until the batches of others are committed; otherwise their
     tasks would wait for everything that it reads first. Queries that are away count only if no other is attached.
     """
+    return max(min((p.reads_after(stream.name) for p in _needed(stream)), default=stream.start), stream.horizon)
+
+
+def _needed(stream: Stream) -> list[Pipeline]:
+    """Returns the readers whose positions decide where a stream is opened.
+
+    A batch of a resumable stream counts until it is committed: its tasks may read again what the source would not send again.
+    """
     known = [p for p in stream.readers if p.knows(stream.name) and not stream.is_lost_for(p)]
     running = [p for p in known if p.attached] or known
-    needed = [p for p in running if p.in_flight(stream.name)] or running
-    return max(min((p.reads_after(stream.name) for p in needed), default=stream.start), stream.horizon)
+    if stream.resumable:
+        planned = [p for p in running if p.planned.get(stream.name, BEGINNING).epoch == stream.live_epoch > 0]
+        return [p for p in planned if not stream.must_be_rewound_for(p)] or running
+    return [p for p in running if p.in_flight(stream.name)] or running
 
 
 def _is_elsewhere(stream: Stream) -> bool:
@@ -124,7 +166,9 @@ def _is_elsewhere(stream: Stream) -> bool:
 
     A redelivering stream needs a new epoch if a reader has read or planned a later one, which another gateway has given it.
     """
-    if not stream.replayable:
+    if stream.resumable:
+        return any(map(stream.must_be_rewound_for, _needed(stream)))
+    if stream.redelivering:
         known = (p for p in stream.readers if p.knows(stream.name))
         return any(at.epoch > stream.live_epoch for p in known for at in _positions(p, stream))
     floor = _floor(stream)
@@ -144,10 +188,15 @@ def acknowledge(stream: Stream) -> None:
     if committed == BEGINNING:
         return
     attachment = stream.attachment
-    if attachment is not None and attachment.opened and committed.epoch == attachment.epoch and committed > attachment.told:
+    if (
+        attachment is not None
+        and attachment.opened
+        and committed.epoch == attachment.epoch
+        and committed.is_past(attachment.told)
+    ):
         attachment.session.acknowledge(attachment, committed)
     for former in stream.former:
-        until = min(committed, former.end)
+        until = _committed_of(stream, former, committed)
         if until.epoch == former.epoch and until > former.told:
             former.session.acknowledge(former, until)
     told = max((other.told for other in (attachment, *stream.former) if other is not None), default=BEGINNING)
@@ -157,21 +206,35 @@ def acknowledge(stream: Stream) -> None:
     stream.former = [former for former in stream.former if former.told < former.end]
 
 
+def _committed_of(stream: Stream, former: Attachment, committed: Position) -> Position:
+    """Returns up to where all readers have committed what an earlier session has sent.
+
+    The end of another epoch of a resumable stream is committed once its cursor is.
+    """
+    if not stream.resumable or committed.epoch == former.epoch:
+        return min(committed, former.end)
+    return former.end if (former.end.cursor or b"") <= (committed.cursor or b"") else BEGINNING
+
+
 def committed_by_all(stream: Stream) -> Position | None:
     """Returns the position that every reader, also an absent one, has committed; None if it is not known."""
     if not stream.readers or not all(p.knows(stream.name) for p in stream.readers):
         return None
-    return min(p.position(stream.name) for p in stream.readers)
+    positions = [stream.within_epoch(p.position(stream.name).delivered) for p in stream.readers]
+    if stream.resumable and any(at.epoch != stream.live_epoch for at in positions):
+        # A later epoch, of another gateway, may have begun at an earlier place.
+        return BEGINNING
+    return min(positions, key=lambda each: (each.epoch, each.sequence, each.moves))
 
 
 def _needed_after(stream: Stream, committed: Position) -> Position:
     """Returns the position after which running readers need frames.
 
     A replayable source resends what other readers need when they resume. A redelivering source cannot, so its frames are kept
-    until every reader has committed them.
+    until every reader has committed them. The frames of a resumable source are kept until they are delivered for certain.
     """
     running = [p for p in stream.readers if p.attached]
-    if not stream.replayable or not all(p.knows(stream.name) for p in running):
+    if stream.redelivering or not all(p.knows(stream.name) for p in running):
         return committed
     served = [p for p in running if not (stream.must_be_rewound_for(p) or stream.is_lost_for(p))]
-    return min((p.reads_after(stream.name) for p in served), default=committed)
+    return min((p.reads_after(stream.name).delivered for p in served), default=committed)

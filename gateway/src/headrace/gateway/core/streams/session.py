@@ -1,6 +1,6 @@
 """A source connector's session: its streams, its credit, the messages queued for it, and which of its streams have stalled."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headrace.contract import clock
 from headrace.contract.position import Position
@@ -18,6 +18,8 @@ from headrace.protocol.v1 import source_pb2 as pb
 
 MAX_WAITING = 10_000
 """The maximum number of messages queued for a connector, plus a few for each of its streams; acks and credit are merged."""
+ACK_CURSOR_BYTES = 2**20
+"""The size of the cursors in one Ack, about: many libraries read no message above 4 MiB."""
 
 
 class Session:
@@ -157,10 +159,11 @@ class Session:
         yield from control
         granted = bool(credit.bytes or credit.messages)
         if acks:
-            streams = [pb.Ack.Stream(stream_id=i, position=to_proto(p)) for i, p in acks.items()]
             self.acknowledging_since = self._acks_since
             # One message instead of two: with many idle sessions, the cost lies in the number of messages.
-            yield pb.IngestResponse(ack=pb.Ack(streams=streams, credit=credit if granted else None))
+            *parts, last = _in_parts(acks)
+            yield from (pb.IngestResponse(ack=pb.Ack(streams=part)) for part in parts)
+            yield pb.IngestResponse(ack=pb.Ack(streams=last, credit=credit if granted else None))
         elif granted:
             yield pb.IngestResponse(credit=credit)
 
@@ -168,6 +171,19 @@ class Session:
         self._credit_bytes += size
         self._credit_messages += count
         self.outgoing.notify()
+
+
+def _in_parts(acks: Mapping[int, Position]) -> Iterator[list[pb.Ack.Stream]]:
+    """Yields acknowledgements in lists whose cursors fit into a message that any client reads."""
+    part: list[pb.Ack.Stream] = []
+    size = 0
+    for stream_id, position in acks.items():
+        size += len(position.cursor or b"")
+        if part and size > ACK_CURSOR_BYTES:
+            yield part
+            part, size = [], len(position.cursor or b"")
+        part.append(pb.Ack.Stream(stream_id=stream_id, position=to_proto(position)))
+    yield part
 
 
 def pass_round_of_streams(session: Session, seconds: float) -> None:
@@ -190,7 +206,7 @@ def _should_send(attachment: Attachment) -> bool:
     stream = attachment.stream
     if attachment.closed or stream.attachment is not attachment or stream.pause is not None:
         return False
-    if stream.replayable or attachment.last_sequence < 0:
+    if not stream.redelivering or attachment.last_sequence < 0:
         return True
     # A queue gives a consumer a limited number of messages before the first of them are acknowledged.
     return Position(attachment.epoch, attachment.last_sequence) <= attachment.told

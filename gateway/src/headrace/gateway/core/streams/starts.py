@@ -7,12 +7,13 @@ all streams of the source or of none.
 
 from collections.abc import Iterator, Mapping
 
-from headrace.contract.limits import MAX_CURSOR_BYTES
 from headrace.contract.names import source_of
 from headrace.contract.position import Position
+from headrace.gateway.config import Limits
 from headrace.gateway.core.base.errors import MalformedMessage
 from headrace.gateway.core.base.position import BEGINNING, from_proto
 from headrace.gateway.core.pipelines import Pipeline
+from headrace.gateway.core.streams.frame_limits import check_cursor
 from headrace.gateway.core.streams.stream import Stream
 from headrace.protocol.v1 import source_pb2
 
@@ -44,7 +45,7 @@ def _is_new_to(pipeline: Pipeline, source: str) -> bool:
     return source not in pipeline.sources and not any(source_of(name) == source for name in pipeline.begins)
 
 
-def check_start(stream: Stream, entry: source_pb2.Starts.Stream) -> Position:
+def check_start(stream: Stream, entry: source_pb2.Starts.Stream, limits: Limits) -> Position:
     """Returns the position that a connector has chosen, after which its stream begins.
 
     Raises:
@@ -60,9 +61,10 @@ def check_start(stream: Stream, entry: source_pb2.Starts.Stream) -> Position:
     if position.epoch:
         text = f"stream {stream.name}: a start in epoch {position.epoch}; a replayable stream has epoch 0"
         raise MalformedMessage(text, stream=stream.name)
-    if len(position.cursor or b"") > MAX_CURSOR_BYTES:
-        text = f"stream {stream.name}: a start with a cursor above {MAX_CURSOR_BYTES} bytes"
-        raise MalformedMessage(text, stream=stream.name)
+    try:
+        check_cursor("a start with a cursor", position.cursor or b"", limits)
+    except MalformedMessage as error:
+        raise error.within(f"stream {stream.name}", stream=stream.name) from None
     return position
 
 

@@ -77,6 +77,8 @@ class Attachment:
     epoch: int = 0
     last_sequence: int = -1
     """The last sequence that was sent, dropped or not."""
+    last_cursor: bytes = b""
+    """The last cursor of a resumable stream."""
     told: Position = BEGINNING
     """The last position that was acknowledged to the session."""
     requested_credit: RequestedCredit | None = None
@@ -120,11 +122,11 @@ class Stream:
     """The messages after `start`, up to and including `received`, in frames.
 
     Everything at or before `start` was committed by every running reader, or was never requested. A replayable source resends
-    it if a reader that was away needs it.
+    it if a reader that was away needs it. A resumable one is opened again at an earlier place, under a new epoch.
     """
 
     name: str
-    replayable: bool = True
+    kind: source_pb2.SourceKind.ValueType = source_pb2.SOURCE_KIND_REPLAYABLE
     chooses_start: bool = False
     """Whether the connector chooses where the stream begins for a pipeline that is new to its source."""
     attachment: Attachment | None = None
@@ -141,7 +143,9 @@ class Stream:
     live_epoch: int = 0
     """The epoch whose messages can still be read; -1 for a redelivering stream without a session."""
     newest_epoch: int = 0
-    """The last epoch that this gateway has given a redelivering stream; 0 if it has given none."""
+    """The last epoch that this gateway has given a redelivering or a resumable stream; 0 if it has given none."""
+    base: bytes = b""
+    """The cursor after which a resumable source was opened under its live epoch; empty for its first message."""
     frames: list[HeldFrame] = field(default_factory=list)
     ended: bool = False
     gone: bool = False
@@ -178,6 +182,21 @@ class Stream:
     _ends: list[int] = field(default_factory=list)
     """The last sequence of each frame, for bisection."""
 
+    @property
+    def replayable(self) -> bool:
+        """Whether the same position always yields the same messages."""
+        return self.kind == source_pb2.SOURCE_KIND_REPLAYABLE
+
+    @property
+    def redelivering(self) -> bool:
+        """Whether its messages are void once its session is lost."""
+        return self.kind == source_pb2.SOURCE_KIND_REDELIVERING
+
+    @property
+    def resumable(self) -> bool:
+        """Whether everything follows a cursor, though not the same messages again."""
+        return self.kind == source_pb2.SOURCE_KIND_RESUMABLE
+
     def note_end(self, error: str) -> None:
         """Notes why the session that sent it has ended, as far as its connector has said; empty if it has not."""
         self.last_error = error
@@ -212,8 +231,30 @@ class Stream:
         """Begins after the committed position of a checkpoint. Its epoch, if any, is over: this gateway did not assign it."""
         self.restart(committed)
         if committed.epoch:
-            self.replayable = False
             self.live_epoch = -1
+            if self.attachment is None:
+                # Its connector will tell: until then, nothing is asked of it again.
+                self.kind = source_pb2.SOURCE_KIND_REDELIVERING
+
+    def within_epoch(self, position: Position) -> Position:
+        """Returns where a position of a resumable stream is in the live epoch, if that has everything after it."""
+        if not self.resumable or position.epoch >= self.live_epoch or self.base > (position.cursor or b""):
+            return position
+        return Position(self.live_epoch, 0, self.base or None)
+
+    def begin_epoch(self, newest: int, base: Position) -> None:
+        """Begins an epoch later than `newest`, under which a resumable source is opened after a position's cursor."""
+        self.newest_epoch = newest
+        self.base = base.cursor or b""
+        self.restart(Position(newest, 0, base.cursor))
+
+    def covers(self, position: Position) -> bool:
+        """Returns whether everything after a position is held or yet to come, in the live epoch of a resumable stream."""
+        if self.live_epoch <= 0 or position.epoch > self.live_epoch:
+            return False
+        if position.epoch == self.live_epoch:
+            return position.sequence >= self.start.sequence
+        return self.start.sequence == 0 and self.base <= (position.cursor or b"")
 
     def void(self) -> None:
         """Ends the epoch of a redelivering stream: unacknowledged messages are redelivered under a new epoch."""
@@ -245,9 +286,31 @@ class Stream:
         for pipeline in self.readers:
             pipeline.behind_since.setdefault(self.name, frame.received_at)
 
+    def move_cursor(self, sequence: int, cursor: bytes) -> None:
+        """Moves the cursor of what was received; before the first message, to a place before sequence 1.
+
+        A reader may have committed or planned moves that another gateway has counted: this one is later.
+        """
+        at = Position(self.received.epoch, sequence)
+        known = [self.received, *(p for r in self.readers for p in (r.position(self.name), r.planned.get(self.name, BEGINNING)))]
+        moves = 1 + max((each.moves for each in known if each == at), default=0)
+        self.received = Position(at.epoch, at.sequence, cursor, moves)
+        for pipeline in self.readers:
+            pipeline.moved_cursors[self.name] = None
+
+    def trust_committed_cursor(self) -> None:
+        """Takes the cursor that a checkpoint has of the place that the stream has reached.
+
+        One that is not committed may be older, if another gateway has served the stream since: the source may have released it.
+        """
+        positions = [each for reader in self.readers if (each := reader.position(self.name)) == self.received]
+        if positions:
+            self.received = max(positions, key=lambda each: each.moves)
+
     def release(self, needed_after: Position, acknowledged: Position) -> None:
         """Drops the frames that no running reader needs, and records the position that every reader has committed."""
-        self.acknowledged = max(self.acknowledged, acknowledged)
+        if acknowledged.is_past(self.acknowledged):
+            self.acknowledged = acknowledged
         if acknowledged.epoch == self.live_epoch:
             self.tally.acknowledge(acknowledged, self.frames, self.start)
         if needed_after.epoch == self.live_epoch:
@@ -265,6 +328,8 @@ class Stream:
         An epoch of a queue in which no message has come yet leaves nothing to read, although it is later than all positions:
         what was not acknowledged in an epoch before is void.
         """
+        if self.resumable and not self.covers(position):
+            return False
         is_empty = self.received.epoch > 0 and self.received.sequence == 0
         return is_empty or position >= self.received
 
@@ -289,7 +354,7 @@ class Stream:
 
     def _places_of_readers(self) -> set[int]:
         """Returns the sequences of the live epoch after which readers continue."""
-        places = (pipeline.reads_after(self.name) for pipeline in self.readers)
+        places = (pipeline.reads_after(self.name).delivered for pipeline in self.readers)
         return {at.sequence for at in places if at.epoch == self.live_epoch}
 
     def drop_frames(self, count: int) -> None:
@@ -351,8 +416,15 @@ class Stream:
 
     def is_awaited(self, but_by: Pipeline | None = None) -> bool:
         """Returns whether a running batch of another pipeline than `but_by` cannot end before the source sends more."""
-        running = (p for p in self.readers if p is not but_by and p.in_flight(self.name) and not self.is_lost_for(p))
+        running = [p for p in self.readers if p is not but_by and p.in_flight(self.name) and not self.is_lost_for(p)]
+        if self.resumable:
+            # Messages that were planned of another epoch never come.
+            running = [p for p in running if p.planned[self.name].epoch == self.live_epoch]
         return any(p.planned[self.name] > self.received for p in running)
+
+    def waits_to_rewind(self) -> bool:
+        """Returns whether a resumable stream is opened at an earlier place as soon as the batches that run are committed."""
+        return self.resumable and any(p.attached and p.knows(self.name) and self.must_be_rewound_for(p) for p in self.readers)
 
     def is_lost_for(self, pipeline: Pipeline) -> bool:
         """Returns whether the pipeline needs messages that the source no longer has."""
@@ -360,8 +432,12 @@ class Stream:
 
     def must_be_rewound_for(self, pipeline: Pipeline) -> bool:
         """Returns whether the messages that the pipeline reads next are no longer held, and the source may have them."""
-        if not self.replayable or self.is_lost_for(pipeline):
+        if self.redelivering or self.is_lost_for(pipeline):
             return False
+        if self.resumable:
+            # What another gateway has planned in a later epoch is over once this one has given an epoch after it.
+            planned = pipeline.planned.get(self.name, BEGINNING)
+            return planned.epoch > self.live_epoch or not self.covers(pipeline.reads_after(self.name))
         return max(pipeline.reads_after(self.name), self.horizon) < self.start
 
     @property

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from headrace.sdk.calls import Calls
+
 Method = Callable[..., Any]
 
 
@@ -29,8 +31,9 @@ class Caller(Protocol):
 class ThreadCaller:
     """Calls blocking methods: in order on one thread, or concurrently on separate threads."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, watch: Calls) -> None:
         """Starts the thread."""
+        self._watch = watch
         self._name = name
         self._calls: queue.SimpleQueue[tuple[Future[Any], Method, tuple[object, ...]] | None] = queue.SimpleQueue()
         self._concurrent: set[Future[Any]] = set()
@@ -49,7 +52,7 @@ class ThreadCaller:
         future.add_done_callback(self._concurrent.discard)
         # A pool's threads would keep the process from exiting.
         threading.Thread(
-            target=_run_call, args=(future, method, arguments), name=f"headrace sink {self._name} concurrent", daemon=True
+            target=self._run_one, args=(future, method, arguments), name=f"headrace sink {self._name} concurrent", daemon=True
         ).start()
         return await asyncio.wrap_future(future)
 
@@ -65,15 +68,23 @@ class ThreadCaller:
 
     def _run(self) -> None:
         """Runs the queued calls, one after the other."""
-        while (call := self._calls.get()) is not None:
-            _run_call(*call)
+        with self._watch.on_thread() as watched:
+            while (call := self._calls.get()) is not None:
+                watched.turn += 1
+                _run_call(*call)
+
+    def _run_one(self, future: Future[Any], method: Method, arguments: tuple[object, ...]) -> None:
+        """Runs a call on a thread of its own."""
+        with self._watch.on_thread():
+            _run_call(future, method, arguments)
 
 
 class TaskCaller:
     """Calls coroutines: in order, or concurrently."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Calls) -> None:
         """Begins without calls."""
+        self._watch = watch
         self._turn = asyncio.Lock()
         self._running: dict[asyncio.Task[Any], None] = {}
 
@@ -85,7 +96,8 @@ class TaskCaller:
             nonlocal began
             async with self._turn:
                 began = True
-                return await method(*arguments)
+                with self._watch.on_task():
+                    return await method(*arguments)
 
         task = self._start(in_turn())
         try:
@@ -97,7 +109,12 @@ class TaskCaller:
 
     async def call_concurrently(self, method: Method, *arguments: object) -> Any:
         """As `Caller.call_concurrently`."""
-        return await asyncio.shield(self._start(method(*arguments)))
+
+        async def call() -> Any:
+            with self._watch.on_task():
+                return await method(*arguments)
+
+        return await asyncio.shield(self._start(call()))
 
     async def idle(self) -> None:
         """As `Caller.idle`."""

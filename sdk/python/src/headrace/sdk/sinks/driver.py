@@ -10,6 +10,7 @@ from headrace.machine.resources import lack
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1 import source_pb2
 from headrace.sdk._errors import InvalidSink, SinkFailed
+from headrace.sdk.calls import Calls
 from headrace.sdk.sinks.async_sinks import AsyncIdempotentSink, AsyncSink, AsyncTwoPhaseSink
 from headrace.sdk.sinks.caller import Caller, TaskCaller, ThreadCaller
 from headrace.sdk.sinks.sink import IdempotentSink, Sink, TwoPhaseSink
@@ -39,7 +40,8 @@ class SinkDriver:
         self.name = sink.name
         self.fields = {"sink": sink.name}
         self.blocks = isinstance(sink, Sink | IdempotentSink | TwoPhaseSink)
-        self.caller: Caller = ThreadCaller(sink.name) if self.blocks else TaskCaller()
+        self.calls = Calls(f"sink {sink.name}", self.reports)
+        self.caller: Caller = ThreadCaller(sink.name, self.calls) if self.blocks else TaskCaller(self.calls)
         self._pipelines: set[str] = set()
 
     async def hello(self, instance: str) -> pb.SinkServiceAttachRequest:

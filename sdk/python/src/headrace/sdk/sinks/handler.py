@@ -53,7 +53,7 @@ class Answers:
     async def staged(self, id_: int, refused: list[pb.Staged.Refused]) -> None:
         """Answers that a part is staged."""
         if refused:
-            log.info("sink %s: %d messages refused, the first because: %s", self._name, len(refused), refused[0].reason)
+            log.info("sink %s: refused messages: %d, the first because: %s", self._name, len(refused), refused[0].reason)
         await self._say(pb.SinkServiceAttachRequest(staged=pb.Staged(id=id_, refused=refused)))
 
     async def prepared(self, transaction: Transaction) -> None:

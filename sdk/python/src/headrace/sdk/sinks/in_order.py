@@ -5,7 +5,6 @@ import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from headrace.contract.counts import counted
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk._settings import Settings
@@ -162,7 +161,7 @@ def check_whole(arrived: int, messages: int) -> None:
         InvalidMessage: Messages are missing.
     """
     if arrived != messages:
-        raise InvalidMessage(f"a part has {counted(messages, 'message')}, of which {arrived:,} arrived")
+        raise InvalidMessage(f"messages of a part: {messages} expected, {arrived} arrived")
 
 
 def nothing() -> None:

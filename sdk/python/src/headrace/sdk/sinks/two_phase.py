@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 
-from headrace.contract.counts import counted
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._errors import InvalidOutcomes
 from headrace.sdk._settings import Settings
@@ -178,7 +177,7 @@ class TwoPhaseHandler:
             rows = _rows(staging) if self._driver.blocks else _rows_on_loop(staging)
             outcomes = await self._caller.call_concurrently(self._sink.stage, staging.part, rows)
             if not staging.exhausted:
-                raise InvalidOutcomes(f"stage() returned after {counted(staging.taken, 'message')}, before the end of the part")
+                raise InvalidOutcomes(f"stage() returned before the end of the part: it took {staging.taken} of its messages")
             refused = refusals(outcomes, 0, staging.taken)
         except Exception as error:
             staging.incoming.discard()

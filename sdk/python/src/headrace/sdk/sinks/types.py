@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.contract.counts import counted
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._errors import InvalidOutcomes
 
@@ -95,7 +94,7 @@ def refusals(outcomes: Outcomes, first: int, count: int) -> list[pb.Staged.Refus
         raise InvalidOutcomes(f"outcomes must be a sequence or None, not {type(outcomes).__name__}")
     if len(outcomes) != count:
         raise InvalidOutcomes(
-            f"{len(outcomes)} outcomes for {counted(count, 'message')}: return one for each, or None if all are written"
+            f"return one outcome for each message, or None if all are written: {count} expected, {len(outcomes)} returned"
         )
     if outcomes.count(WRITTEN) == count:
         return []

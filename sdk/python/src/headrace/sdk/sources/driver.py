@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from headrace.contract.counts import counted
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import InvalidSource, SourceFailed
 from headrace.sdk._settings import stream_name
+from headrace.sdk.calls import Calls
 from headrace.sdk.sources.reader import Reader, ReaderTask, ThreadReader
 from headrace.sdk.sources.source import AsyncSource, Source, SourceKind
 from headrace.sdk.sources.starts import KnownStarts
@@ -52,6 +52,7 @@ class Driver:
         self.starts = KnownStarts(self._ask_for_starts)
         self.takes_turns = source.takes_turns
         self.reports = reports_of(source)
+        self.calls = Calls(f"source {source.name}", self.reports)
         self._source = source
         self._asking: asyncio.Future[Any] | None = None
         self._working: set[asyncio.Future[None]] = set()
@@ -63,7 +64,7 @@ class Driver:
             connector=self.connector,
             connector_version=self.version,
             instance=instance,
-            capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES],
+            capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_HEARTBEAT, pb.CAPABILITY_FRAMES, pb.CAPABILITY_CURSORS],
             sdk=SDK,
         )
         return pb.IngestRequest(hello=hello)
@@ -83,7 +84,8 @@ class Driver:
         source.streams_allowed = at_most
         try:
             if isinstance(source, AsyncSource):
-                partitions = list(await source.partitions())
+                with self.calls.on_task():
+                    partitions = list(await source.partitions())
             else:
                 partitions = await self._ask(lambda: list(source.partitions()))
         except HeadraceError:
@@ -96,8 +98,8 @@ class Driver:
             raise InvalidSource(f"source {self.name}: partitions() lists a partition twice: {partitions}")
         if len(partitions) > at_most and not self.takes_turns:
             raise InvalidSource(
-                f"source {self.name}: {counted(len(partitions), 'partition')}, and the gateway allows a session "
-                f"{counted(at_most, 'stream')}; split them over several instances"
+                f"source {self.name} has {len(partitions)} partitions, but the gateway limits a session to {at_most}: "
+                "split them over several instances"
             )
         if self.chooses_start:
             self.starts.listed(partitions)
@@ -113,7 +115,8 @@ class Driver:
         source = self._source
         try:
             if isinstance(source, AsyncSource):
-                return dict(await source.starts(partitions))
+                with self.calls.on_task():
+                    return dict(await source.starts(partitions))
             return await self._ask(lambda: dict(source.starts(partitions)))
         except HeadraceError:
             raise
@@ -123,7 +126,9 @@ class Driver:
     def reader(self, task: ReaderTask) -> Reader:
         """Starts to read a partition."""
         source = self._source
-        reader: Reader = TaskReader(source, task) if isinstance(source, AsyncSource) else ThreadReader(source, task)
+        reader: Reader = (
+            TaskReader(source, task, self.calls) if isinstance(source, AsyncSource) else ThreadReader(source, task, self.calls)
+        )
         for work in reader.working:
             self._working.add(work)
             work.add_done_callback(self._working.discard)
@@ -157,7 +162,8 @@ class Driver:
 
         def ask() -> None:
             try:
-                complete = partial(_complete, answer, question(), None)
+                with self.calls.on_thread():
+                    complete = partial(_complete, answer, question(), None)
             except BaseException as raised:
                 complete = partial(_complete, answer, None, raised)
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody awaits the result

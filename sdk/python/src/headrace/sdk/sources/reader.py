@@ -11,7 +11,8 @@ from typing import Protocol
 from headrace.contract import clock
 from headrace.contract.errors import HeadraceError
 from headrace.sdk._errors import PositionLost, SourceFailed
-from headrace.sdk.sources.gather import Gather
+from headrace.sdk.calls import Call, Calls
+from headrace.sdk.sources.gather import ADDED, ENDED, Gather
 from headrace.sdk.sources.source import Source
 from headrace.sdk.sources.unsendable import Unsendable
 from headrace.sdk.wire import Close, Position
@@ -79,16 +80,19 @@ def source_failed(task: ReaderTask, error: BaseException) -> HeadraceError:
 class ThreadReader:
     """Reads a partition of a blocking source on one thread, which also makes every other call for the partition."""
 
-    def __init__(self, source: Source, task: ReaderTask) -> None:
+    _call: Call
+    """The calls of the thread."""
+
+    def __init__(self, source: Source, task: ReaderTask, calls: Calls) -> None:
         """Starts the thread."""
+        self._calls = calls
         self._source = source
         self._task = task
         self._gather = task.gather
         self._condition = task.gather.condition
         self._loop = asyncio.get_running_loop()
         self._closed: asyncio.Future[None] = self._loop.create_future()
-        # Guarded by the condition; `attention` is set when one of the others has changed.
-        self._attention = False
+        # Guarded by the condition; `attention` of the buffer is set when one of them has changed.
         self._paused = False
         self._stopped = False
         self._position = task.acknowledged
@@ -106,7 +110,7 @@ class ThreadReader:
     def pause(self) -> None:
         """As `Reader.pause`."""
         with self._condition:
-            self._paused = self._attention = True
+            self._paused = self._gather.attention = True
             self._condition.notify_all()
 
     def acknowledge(self, position: Position, tokens: Sequence[object]) -> None:
@@ -114,20 +118,20 @@ class ThreadReader:
         with self._condition:
             self._position = position
             self._tokens.extend(tokens)
-            self._attention = True
+            self._gather.attention = True
             self._condition.notify_all()
 
     def decide(self, unsendable: Unsendable, left_out: Callable[[], None]) -> None:
         """As `Reader.decide`."""
         with self._condition:
             self._undecided = unsendable, left_out
-            self._attention = True
+            self._gather.attention = True
             self._condition.notify_all()
 
     async def stop(self, give_up: asyncio.Event) -> None:
         """As `Reader.stop`."""
         with self._condition:
-            self._stopped = self._attention = True
+            self._stopped = self._gather.attention = True
             self._condition.notify_all()
         while not self._closed.done():
             await asyncio.wait({self._closed}, timeout=self._task.stuck_seconds)
@@ -140,10 +144,12 @@ class ThreadReader:
 
     def _main(self) -> None:
         """Runs the thread."""
+        stream = self._task.stream
         try:
-            self._deliver()
-            if self._read():
-                self._wait_stopped()
+            with self._calls.on_thread(f"stream {stream}", stream, self._gather.progress) as self._call:
+                self._deliver()
+                if self._read():
+                    self._wait_stopped()
         except BaseException as error:  # the connector must be notified of any error
             failure = error if isinstance(error, _Lost) else source_failed(self._task, error)
             self._post(self._task.ended_badly, failure.lost if isinstance(failure, _Lost) else failure)
@@ -153,22 +159,22 @@ class ThreadReader:
     def _read(self) -> bool:
         """Reads until the source ends, returning True, or the reader is stopped, returning False."""
         gather, last = self._gather, None
-        add = gather.add
         if not self._attend():
             return False
         try:
             iterator = self._source.read(self._task.partition, self._task.position)
             try:
-                for item in iterator:
-                    # Runs for each message: the clock is read only where the sender is woken too.
+                items = iter(iterator)
+                # Most messages are added within `add_plain`: the clock is read only where the sender is woken too.
+                while (item := gather.add_plain(items)) is not ENDED:
                     if item is None:
                         self._pass_idle_time()
                     elif isinstance(item, Close):
                         last = item
                         break
-                    elif add(item) and clock.monotonic() >= self._next_backlog:
+                    elif (item is ADDED or gather.add(item)) and clock.monotonic() >= self._next_backlog:
                         self._report_backlog(caught_up=False)
-                    if (self._attention or gather.full) and not self._attend():
+                    if (gather.attention or gather.full) and not self._attend():
                         return False
             finally:
                 close = getattr(iterator, "close", None)
@@ -181,6 +187,7 @@ class ThreadReader:
 
     def _attend(self) -> bool:
         """Delivers acknowledgements, and waits while the reader is paused or full. Returns False if it was stopped."""
+        self._call.turn += 1
         while True:
             self._deliver()
             with self._condition:
@@ -189,7 +196,7 @@ class ThreadReader:
                 if self._stopped:
                     return False
                 if not self._paused and not self._gather.full:
-                    self._attention = False
+                    self._gather.attention = False
                     return True
                 self._condition.wait(BACKLOG_S)
             if clock.monotonic() >= self._next_backlog and not self._paused:
@@ -218,18 +225,22 @@ class ThreadReader:
         if position is not None:
             if tokens:
                 self._source.settle(self._task.partition, tokens)
+                self._call.turn += 1
             self._source.acknowledged(self._task.partition, position)
+            self._call.turn += 1
         if undecided is not None:
             unsendable, left_out = undecided
             self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
+            self._call.turn += 1
             self._post(left_out)
 
     def _pass_idle_time(self) -> None:
         """Waits `idle_seconds` after the source yielded None, or until something needs attention."""
+        self._call.turn += 1
         self._report_backlog(caught_up=True)
         deadline = clock.monotonic() + self._source.idle_seconds
         with self._condition:
-            while not self._attention and (left := deadline - clock.monotonic()) > 0:
+            while not self._gather.attention and (left := deadline - clock.monotonic()) > 0:
                 self._condition.wait(left)
 
     def _report_backlog(self, *, caught_up: bool) -> None:
@@ -238,6 +249,7 @@ class ThreadReader:
         if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
             self._next_backlog = now + BACKLOG_S
             self._gather.report(self._source.backlog(self._task.partition), caught_up=caught_up)
+            self._call.turn += 1
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
         """Calls a function on the event loop, unless the loop is closed: an abandoned thread may outlive it."""

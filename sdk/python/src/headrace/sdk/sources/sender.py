@@ -210,10 +210,15 @@ class Sender:
                 self._sent(stream)
             if request is not None or stream.unsendable is None:
                 return request
+        cursor = None if stream.unsendable is not None or stream.close_sent else stream.cursor_frame()
         self._turn_over(stream)
         if stream.unsendable is not None:
             self._unsendable(stream)
             return None
+        if cursor is not None:
+            if stream.gather.ended or stream.gather.caught_up or stream.gather.backlog_untold:
+                self.look(stream)
+            return pb.IngestRequest(frame=cursor)
         if stream.gather.ended and not stream.close_sent:
             stream.close_sent = True
             self._loop.call_soon(self._sent, stream)

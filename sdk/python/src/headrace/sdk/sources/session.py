@@ -23,6 +23,7 @@ log = logging.getLogger("headrace.sdk")
 _KINDS = {
     SourceKind.REPLAYABLE: pb.SOURCE_KIND_REPLAYABLE,
     SourceKind.REDELIVERING: pb.SOURCE_KIND_REDELIVERING,
+    SourceKind.RESUMABLE: pb.SOURCE_KIND_RESUMABLE,
 }
 _OWNED_RETRY_S = 1.0
 _FIRST_LOST_RETRY_S = 0.5
@@ -52,6 +53,8 @@ class Session:
         self._sender = Sender(welcome, self._window, write, linger, self._sent, self._stream_failed, self._unsendable)
         self._streams: dict[int, Stream] = {}
         self._current: dict[str, Stream] = {}
+        self._repeating: set[str] = set()
+        """Streams whose source has ignored its position in this session."""
         self._ended: set[str] = set()
         self._closed: set[str] = set()
         self._gone: set[str] = set()
@@ -146,17 +149,19 @@ class Session:
             return
         resume, acknowledged = stream.opened(answer)
         self._acknowledged(stream, acknowledged)
-        replayable = self._driver.kind is SourceKind.REPLAYABLE
-        position = resume if replayable and not answer.skip_lost else None
+        redelivering = self._driver.kind is SourceKind.REDELIVERING
+        position = None if redelivering or answer.skip_lost else resume
         reads = "from the start" if position is None else f"after {position.sequence}"
         log.info(
             "stream %s: reading %s",
             stream.name,
-            reads if replayable else "what is not acknowledged",
+            "what is not acknowledged" if redelivering else reads,
             extra={"stream": stream.name},
         )
-        if not replayable and answer.HasField("earlier"):
+        if redelivering and answer.HasField("earlier"):
             position = position_of(answer.earlier)
+        if self._driver.kind is SourceKind.REPLAYABLE:
+            stream.gave(position)
         stream.reader = self._driver.reader(
             ReaderTask(
                 stream=stream.name,
@@ -231,7 +236,9 @@ class Session:
         stream_id = self._next_id
         self._next_id += 1
         gather = Gather(asyncio.get_running_loop(), lambda: self._sender.look(stream), self._settings.frame)
-        stream = Stream(stream_id, partition, stream_name(self._driver.name, partition), gather)
+        is_resumable = self._driver.kind is SourceKind.RESUMABLE
+        name = stream_name(self._driver.name, partition)
+        stream = Stream(stream_id, partition, name, gather, self._welcome, is_resumable=is_resumable)
         self._streams[stream_id] = self._current[partition] = stream
         kind, chooses_start = _KINDS[self._driver.kind], self._driver.chooses_start
         request = pb.OpenStream(stream_id=stream_id, stream=stream.name, kind=kind, chooses_start=chooses_start)
@@ -244,6 +251,8 @@ class Session:
             self._starts_wanted.clear()
             try:
                 starts = await self._driver.starts.of(list(self._current))
+                for partition in starts.keys() & self._current.keys():
+                    self._current[partition].check_start(starts[partition])
             except HeadraceError as error:
                 self._leave(error, self._settings.drain_seconds, flush=True)
                 return
@@ -342,6 +351,14 @@ class Session:
 
     def _sent(self, stream: Stream) -> None:
         """Notes that something of a stream was sent."""
+        if stream.again and stream.name not in self._repeating:
+            self._repeating.add(stream.name)
+            what = "read() ignores its position: it yields what was received before; begin after position.sequence"
+            log.warning("stream %s: %s", stream.name, what, extra={"stream": stream.name})
+            self._driver.reports.add_error(what, stream.name)
+        if stream.again and not stream.repeats:
+            log.warning("stream %s: messages sent again: %d", stream.name, stream.again, extra={"stream": stream.name})
+            stream.again = 0
         if stream.unacknowledged:
             self._lost_in_a_row.pop(stream.partition, None)
         self._forget_if_finished(stream)

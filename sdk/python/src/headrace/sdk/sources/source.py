@@ -12,9 +12,17 @@ class SourceKind(Enum):
     """How a source sends messages again after a failure."""
 
     REPLAYABLE = "replayable"
-    """The same position always yields the same messages: a file, a log."""
+    """The same position always yields the same messages: a file, a log.
+
+    A growing key of a table is no position where several writers commit out of order: row 42 may be visible before row 41, and a
+    source that has passed 42 never reads 41. Stop at a missing key until all transactions that were open when the gap was met
+    have ended, or read only rows that are older than the longest transaction.
+    """
     REDELIVERING = "redelivering"
     """What was not acknowledged is delivered again, in no guaranteed order: a classic queue."""
+    RESUMABLE = "resumable"
+    """Everything follows a cursor, but not the same messages again: a change feed. The bytes of cursors have the order of their
+    places."""
 
 
 class _SourceBase(Reporting):
@@ -99,6 +107,9 @@ class Source(_SourceBase, ABC):
         - Yield `GONE` last if the partition was removed and will not be listed again. The SDK forgets it once all of it is
           acknowledged. A source that would list it again after a lost connection, for what is not acknowledged, continues to
           yield None until everything is.
+
+        Yield `Batch([], cursor=...)` to move the cursor past what the source leaves out, or in quiet times: queries record it
+        with their next messages, or every ten seconds, and `acknowledged` gets it then. The next sequence must be above 0.
 
         Sequences must increase strictly; gaps are allowed. A source that may raise PositionLost must set sequences: if the loss
         is accepted, `read` is called again with None, and messages that the pipelines have already received are dropped by

@@ -1,10 +1,12 @@
 """One stream within one session: its messages to send, and its sent and acknowledged sequences."""
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.contract.limits import UNANNOUNCED_CURSOR_BYTES
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import InvalidMessage, MessageTooLarge
@@ -37,8 +39,22 @@ class Window:
 class Stream:
     """A stream that was opened under one id."""
 
-    def __init__(self, stream_id: int, partition: str, name: str, gather: Gather) -> None:
+    def __init__(
+        self,
+        stream_id: int,
+        partition: str,
+        name: str,
+        gather: Gather,
+        welcome: pb.Welcome,
+        *,
+        is_resumable: bool = False,
+    ) -> None:
         """Nothing is sent before `opened`."""
+        self._is_resumable = is_resumable
+        self._cursor = b""
+        """The last cursor of a resumable stream that was checked."""
+        self._moves_cursors = pb.CAPABILITY_CURSORS in welcome.capabilities
+        self._max_cursor_bytes = welcome.max_cursor_bytes or UNANNOUNCED_CURSOR_BYTES
         self.id = stream_id
         self.partition = partition
         self.name = name
@@ -61,7 +77,12 @@ class Stream:
         self._last_packed: int | None = None
         self._last_sent: int | None = None
         self._resume: int | None = None
+        self._floor: int | None = None
+        """The position that the source was given, without a cursor, until it has yielded a later message."""
+        self.again = 0
+        """How many messages it has yielded at or before that position, although they were received already."""
         self._acknowledged = -1
+        self._acknowledged_moves = 0
         self._tokens: deque[tuple[int, object]] = deque()
         self._last_backlog: pb.Backlog | None = None
 
@@ -73,9 +94,20 @@ class Stream:
         if resume is not None:
             self._resume = resume.sequence
             self._next_sequence = resume.sequence + 1
+            self._cursor = resume.cursor or b""
         if acknowledged is not None:
             self._acknowledged = acknowledged.sequence
+            self._acknowledged_moves = answer.acknowledged.moves
         return resume, acknowledged
+
+    def gave(self, position: Position | None) -> None:
+        """Notes the position that the source was given. With a cursor, it may yield again what follows the cursor."""
+        self._floor = position.sequence if position is not None and position.cursor is None else None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the source still yields what precedes its position."""
+        return self._floor is not None and self.again > 0
 
     @property
     def unsent(self) -> bool:
@@ -125,6 +157,9 @@ class Stream:
                 continue
             self._at = 0
             if self._columns is not None:
+                for at, cursor in self._columns.cursors:
+                    self._check_cursor(self._columns.sequences[max(0, at - 1)], cursor)
+                self._check_order(self._columns)
                 self._last_packed = self._columns.last
                 self._next_sequence = self._columns.last + 1
         return self._columns is not None
@@ -212,15 +247,63 @@ class Stream:
         self._last_backlog = answer
         return answer
 
+    def cursor_frame(self) -> frame_pb2.Frame | None:
+        """Returns a frame without messages, if the cursor has moved. Call it only if nothing is loaded.
+
+        Raises:
+            InvalidMessage: The cursor is too large.
+        """
+        with self.gather.condition:
+            cursor, self.gather.cursor = self.gather.cursor, None
+        if cursor is None or not self._moves_cursors:
+            return None
+        at = (self._resume or 0) if self._last_sent is None else self._last_sent
+        self._check_cursor(at, cursor)
+        # Nothing with this sequence may follow.
+        self._last_packed = max(at, -1 if self._last_packed is None else self._last_packed)
+        return frame_pb2.Frame(stream_id=self.id, first_sequence=at, cursor=cursor)
+
+    def check_start(self, start: Position | None) -> None:
+        """Checks the cursor of the place where the stream begins.
+
+        Raises:
+            InvalidMessage: It is too large.
+        """
+        if start is not None and start.cursor is not None:
+            self._check_cursor(start.sequence, start.cursor)
+
+    def _check_cursor(self, sequence: int, cursor: bytes) -> None:
+        if len(cursor) > self._max_cursor_bytes:
+            raise InvalidMessage(
+                f"stream {self.name}, sequence {sequence}: a cursor of {len(cursor)} bytes; the gateway accepts at most "
+                f"{self._max_cursor_bytes}"
+            )
+
+    def _check_order(self, columns: Columns) -> None:
+        """Checks that the cursors of a resumable stream have the order of their places.
+
+        Raises:
+            InvalidMessage: A cursor is before an earlier one.
+        """
+        for at, cursor in columns.cursors if self._is_resumable else ():
+            if cursor < self._cursor:
+                sequence = columns.sequences[max(0, at - 1)]
+                raise InvalidMessage(
+                    f"stream {self.name}, sequence {sequence}: cursor {cursor[:32]!r} is before {self._cursor[:32]!r}, which was "
+                    "yielded before it; the bytes of the cursors of a resumable source must have the order of their places"
+                )
+            self._cursor = cursor
+
     def acknowledge(self, position: pb.Ack.Stream) -> Position | None:
         """Passes an acknowledgement to the source, and returns its position; None if it is old.
 
         One of an older epoch is ignored: its messages are redelivered.
         """
-        sequence = position.position.sequence
-        if position.position.epoch != self._epoch or sequence <= self._acknowledged:
+        sequence, moves = position.position.sequence, position.position.moves
+        reached = (self._acknowledged, self._acknowledged_moves)
+        if position.position.epoch != self._epoch or (sequence, moves) <= reached:
             return None
-        self._acknowledged = sequence
+        self._acknowledged, self._acknowledged_moves = sequence, moves
         tokens: list[object] = []
         while self._tokens and self._tokens[0][0] <= sequence:
             tokens.append(self._tokens.popleft()[1])
@@ -257,6 +340,10 @@ class Stream:
             pairs = zip(sequences[start:stop], columns.tokens[start:stop], strict=True)
             self._tokens.extend(pair for pair in pairs if pair[1] is not None)
         self._last_sent = sequences[stop - 1] if sequences else columns.last
+        if self._floor is not None:
+            self.again += bisect_right(columns.sequences, self._floor, start, stop) - start
+            if self._last_sent > self._floor:
+                self._floor = None
         # The gateway has subtracted what it has received: the same backlog again is news to it.
         self._last_backlog = None
         self._move_on(columns, stop)

@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from headrace.contract import clock
 from headrace.sdk._errors import PositionLost
+from headrace.sdk.calls import Calls
 from headrace.sdk.sources.reader import BACKLOG_S, ReaderTask, source_failed
 from headrace.sdk.sources.source import AsyncSource
 from headrace.sdk.sources.unsendable import Unsendable
@@ -18,8 +20,9 @@ log = logging.getLogger("headrace.sdk")
 class TaskReader:
     """Reads a partition of an async source in one task, and acknowledges in another."""
 
-    def __init__(self, source: AsyncSource, task: ReaderTask) -> None:
+    def __init__(self, source: AsyncSource, task: ReaderTask, calls: Calls) -> None:
         """Starts the tasks."""
+        self._calls = calls
         self._source = source
         self._task = task
         self._gather = task.gather
@@ -80,6 +83,9 @@ class TaskReader:
             log.warning("stream %s: read() has not ended for %s s after its cancellation; it must not catch CancelledError",
                         self._task.stream, self._task.stuck_seconds, extra={"stream": self._task.stream})  # fmt: skip
 
+    def _called(self) -> AbstractContextManager[object]:
+        return self._calls.on_task(f"stream {self._task.stream}", self._task.stream)
+
     async def _acknowledge(self) -> None:
         """Calls the source with acknowledgements, and with messages that cannot be sent, until the reader is stopped."""
         try:
@@ -88,13 +94,16 @@ class TaskReader:
                 self._position, self._tokens = None, []
                 if position is not None:
                     if tokens:
-                        await self._source.settle(self._task.partition, tokens)
-                    await self._source.acknowledged(self._task.partition, position)
+                        with self._called():
+                            await self._source.settle(self._task.partition, tokens)
+                    with self._called():
+                        await self._source.acknowledged(self._task.partition, position)
                     self._told_earlier.set()
                     self._news.set()
                 elif self._undecided is not None:
                     (unsendable, left_out), self._undecided = self._undecided, None
-                    await self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
+                    with self._called():
+                        await self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
                     left_out()
                 elif self._stopped:
                     return
@@ -152,4 +161,6 @@ class TaskReader:
         now = clock.monotonic()
         if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
             self._next_backlog = now + BACKLOG_S
-            self._gather.report(await self._source.backlog(self._task.partition), caught_up=caught_up)
+            with self._called():
+                backlog = await self._source.backlog(self._task.partition)
+            self._gather.report(backlog, caught_up=caught_up)

@@ -8,7 +8,7 @@ from headrace.sdk.wire._frame import decode_frame, fill_frame, fit, frame_size
 from headrace.sdk.wire._internals import keep_status
 from headrace.sdk.wire._message import CLOSE, GONE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
 from headrace.sdk.wire._messages import FIELDS, Messages, fields_of
-from headrace.sdk.wire._pack import pack, pack_batch, pack_messages
+from headrace.sdk.wire._pack import lone_cursor, pack, pack_batch, pack_messages
 from headrace.sdk.wire._reports import MAX_ERRORS, MAX_TEXT_BYTES, SDK, ConnectorState, Reporting, Reports, reports_of
 from headrace.sdk.wire._tasks import Tasks
 from headrace.sdk.wire._transport import Connection, Stream, Transport, over_grpc
@@ -49,6 +49,7 @@ __all__ = [
     "fit",
     "frame_size",
     "keep_status",
+    "lone_cursor",
     "over_grpc",
     "pack",
     "pack_batch",

@@ -2,11 +2,17 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import defstruct
+
+T = TypeVar("T")
 Headers = Sequence[tuple[str, bytes | None]]
 """The headers of a message: pairs of name and value, in order; a name may repeat."""
+GivenHeaders = Sequence[tuple[str, bytes | str | None]]
+"""Headers as a source gives them: text is sent as UTF-8."""
 
 
 class Close:
@@ -56,7 +62,19 @@ class Backlog:
     latest_sequence: int | None = None
 
 
-# Not frozen: a frozen one takes four times as long to create, which is most of what a single message costs.
+def _made_in_c(dataclass_: type[T]) -> type[T]:
+    """Returns a class like a dataclass whose instances are made in C: an `__init__` in Python takes four times as long.
+
+    It was most of what a single message cost. `dataclasses.replace` and its like take the instances, too.
+    """
+    known = fields(dataclass_)  # type: ignore[arg-type]
+    kept = ("__doc__", "__module__", "__qualname__", "__hash__", "__dataclass_fields__")
+    columns: list[Any] = [(one.name, one.type) if one.default is MISSING else (one.name, one.type, one.default) for one in known]
+    made: Any = defstruct(dataclass_.__name__, columns, namespace={name: getattr(dataclass_, name) for name in kept})
+    return made  # type: ignore[no-any-return]
+
+
+@_made_in_c
 @dataclass(slots=True, unsafe_hash=True)
 class Message:
     """One message. Do not change it once you have yielded it.
@@ -69,8 +87,8 @@ class Message:
         sequence: Its sequence in the source, greater than the sequence before, at most 2**63 - 1. If it is None, the SDK
             continues counting from the position passed to `read`. Redelivering sources leave it None.
         message_id: Its id in the source, or None.
-        headers: Pairs of name and value, in order; or None.
-        cursor: Where the source can seek to resume after this message; at most 4 KiB. Optional.
+        headers: Pairs of name and value, in order; or None. A source may give text, which is sent as UTF-8.
+        cursor: Where the source can seek to resume after this message; at most 64 KiB, or what the gateway allows. Optional.
         token: Anything the source needs to acknowledge this message, such as a delivery tag. The SDK keeps it, passes it to
             `settle`, and never sends it.
     """
@@ -83,6 +101,20 @@ class Message:
     headers: Headers | None = None
     cursor: bytes | None = None
     token: object = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            value: bytes | None,
+            key: bytes | None = None,
+            event_time: int | datetime | None = None,
+            sequence: int | None = None,
+            message_id: str | None = None,
+            headers: GivenHeaders | None = None,
+            cursor: bytes | None = None,
+            token: object = None,
+        ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +157,8 @@ class Batch:
         message_ids: The ids of the messages in the source: a sequence of str or None, or packed UTF-8.
         headers: The headers of each message; None for a message without any.
         sequences: The sequences, strictly increasing: a `range`, a sequence of int, or `Steps`. If it is None, the SDK counts.
-        cursor: Where the source can seek to resume after the batch; at most 4 KiB. Optional.
+        cursor: Where the source can seek to resume after the batch; as `Message.cursor`. A batch without messages,
+            `Batch([], cursor=...)`, moves the cursor of a replayable source alone.
         tokens: The tokens by which the source acknowledges each message; see `Message.token`.
     """
 

@@ -13,7 +13,7 @@ from typing import TypeGuard, cast
 from headrace.contract.columns import MAX_DELTA, NULL_TIME, time_outside
 from headrace.contract.columns import NULL_LENGTH as NULL
 from headrace.contract.counts import counted
-from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
+from headrace.contract.limits import MAX_SEQUENCE
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk.wire._columns import Column, Columns, any_given, join, little_endian
 from headrace.sdk.wire._message import Batch, Headers, Message, Packed, Steps
@@ -46,12 +46,23 @@ def pack(items: Sequence[Message | Messages | Batch], next_sequence: int, last: 
 
 
 def _parts(items: Sequence[Message | Messages | Batch], next_sequence: int) -> Iterable[Columns]:
-    """Packs each batch, and each run of messages between batches."""
+    """Packs each batch, and each run of messages between batches. A cursor without messages goes with the part before it."""
+    part: Columns | None = None
     for item in _with_runs(items):
         if len(item):
+            if part is not None:
+                yield part
             part = pack_messages(item, next_sequence) if isinstance(item, Messages) else pack_batch(item, next_sequence)
             next_sequence = part.last + 1
-            yield part
+        elif part is not None and (cursor := lone_cursor(item)) is not None:
+            part = replace(part, cursors=[*part.cursors, (part.count, cursor)])
+    if part is not None:
+        yield part
+
+
+def lone_cursor(item: Message | Messages | Batch) -> bytes | None:
+    """Returns the cursor of a batch that has nothing else; otherwise None."""
+    return item.cursor if isinstance(item, Batch) and not len(item) else None
 
 
 def _with_runs(items: Sequence[Message | Messages | Batch]) -> Iterable[Messages | Batch]:
@@ -84,7 +95,7 @@ def pack_batch(batch: Batch, next_sequence: int) -> Columns:
         header_counts=counts,
         header_names=names,
         header_values=header_values,
-        cursors=[] if batch.cursor is None else [(count, _checked_cursor(batch.cursor))],
+        cursors=[] if batch.cursor is None else [(count, batch.cursor)],
         tokens=batch.tokens or (),
     )
     _check_counts(columns, batch)
@@ -126,7 +137,7 @@ def _with_further(columns: Columns, messages: Sequence[Message | None]) -> Colum
         header_counts=counts,
         header_names=names,
         header_values=header_values,
-        cursors=[(at, _checked_cursor(cursor)) for at, cursor in cursors],
+        cursors=cursors,
         tokens=tokens if any_given(tokens) else (),
     )
 
@@ -222,9 +233,10 @@ def _headers(headers: Sequence[Headers | None] | None) -> "tuple[array[int] | No
         counts = array("I", [len(h) if h else 0 for h in headers])
         pairs = list(chain.from_iterable(h for h in headers if h))
         names = _column([name.encode() for name, _ in pairs], "header names")
-        return counts, names, _column([value for _, value in pairs], "header values")
+        values = [value.encode() if isinstance(value, str) else value for _, value in pairs]
+        return counts, names, _column(values, "header values")
     except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidMessage(f"headers must be pairs of a str and bytes or None: {error}") from error
+        raise InvalidMessage(f"headers must be pairs of a str, and bytes, str or None: {error}") from error
 
 
 def _counted(sequences: list[int | None], next_sequence: int) -> Sequence[int] | None:
@@ -281,13 +293,6 @@ def _deltas(sequences: Sequence[int]) -> "array[int]":
     except (TypeError, OverflowError) as error:
         raise InvalidMessage(f"sequences must be int and increase strictly from message to message: {error}") from error
     return deltas if deltas and max(deltas) > MAX_DELTA else array("I", deltas)
-
-
-def _checked_cursor(cursor: bytes) -> bytes:
-    """Returns the cursor; raises InvalidMessage if it is too long."""
-    if len(cursor) > MAX_CURSOR_BYTES:
-        raise InvalidMessage(f"a cursor of {len(cursor)} bytes is above the limit of {MAX_CURSOR_BYTES}")
-    return cursor
 
 
 def _check_counts(columns: Columns, batch: Batch) -> None:

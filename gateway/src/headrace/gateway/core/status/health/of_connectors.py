@@ -92,8 +92,10 @@ def errors_of_source(session: pb.SessionStatus, live_ms: Mapping[str, int]) -> l
         session: Its session.
         live_ms: For how long each stream has been live, in milliseconds.
     """
+    if not (errors := session.reported.errors):
+        return []
     since = min(RECENT_ERROR_MS, session.age_ms, session.reported.state_age_ms)
-    return [error for error in session.reported.errors if error.age_ms <= min(since, live_ms.get(error.stream, since))]
+    return [error for error in errors if error.age_ms <= min(since, live_ms.get(error.stream, since))]
 
 
 def errors_of_sink(session: pb.SinkSessionStatus, *, fails: bool, outstanding_ms: int) -> list[ConnectorError]:

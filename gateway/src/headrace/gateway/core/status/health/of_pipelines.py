@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from headrace.gateway.core.connections import Role
+from headrace.gateway.core.status.health.of_gateway import CONNECTS_WITHIN_MS
 from headrace.gateway.core.status.health.of_sinks import FAILS_REMEDY
 from headrace.gateway.core.status.health.of_streams import of_unmatched
 from headrace.gateway.core.status.health.site import Site, paused
@@ -63,8 +64,18 @@ def of_pipeline(site: Site, pipeline: pb.PipelineStatus) -> Iterator[Problem]:
     else:
         for unmatched in pipeline.unmatched:
             yield from of_unmatched(site, part, unmatched)
+        yield from _awaits_tables(part, pipeline)
     if pipeline.state == pb.PIPELINE_STATE_ATTACHED or pipeline.HasField("paused"):
         yield from _waits(site, pipeline, part, streams, fatal)
+
+
+def _awaits_tables(part: str, pipeline: pb.PipelineStatus) -> Iterator[Problem]:
+    """Yields the tables that a query reads before other streams, and cannot read to their present end."""
+    for table in pipeline.awaited_tables:
+        if table.is_blocked and table.age_ms >= CONNECTS_WITHIN_MS:
+            cause = f"it reads table {table.table} before {', '.join(table.held)}, and waits for {', '.join(table.waits_for)}"
+            remedy = "start the connector of the table, or look at its log; a source tells where it ends once it has caught up"
+            yield Problem(part, Kind.NOT_SENT, cause, table.age_ms, remedy)
 
 
 def _rival(part: str, pipeline: pb.PipelineStatus) -> Problem:
@@ -152,7 +163,8 @@ def _waits(site: Site, pipeline: pb.PipelineStatus, part: str, streams: list[Pro
         cause = "its sinks have voted for its micro-batch, and its commit log lacks it"
         remedy = "look at the storage of its checkpoint; it must take a small file within seconds"
         yield Problem(part, Kind.COMMIT_SLOW, cause, pipeline.voted_ms, remedy)
-    stuck_ms = max(pipeline.batch_ms, site.held_ms.get(pipeline.pipeline, 0))
+    # What waits for a table is held for as long as that is read.
+    stuck_ms = pipeline.batch_ms if pipeline.awaited_tables else max(pipeline.batch_ms, site.held_ms.get(pipeline.pipeline, 0))
     if pipeline.batch_ms < site.stuck_after_ms:
         yield from paused(part, pipeline)
         if fatal:

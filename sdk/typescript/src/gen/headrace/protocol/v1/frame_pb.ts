@@ -10,19 +10,20 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file headrace/protocol/v1/frame.proto.
  */
 export const file_headrace_protocol_v1_frame: GenFile = /*@__PURE__*/
-  fileDesc("CiBoZWFkcmFjZS9wcm90b2NvbC92MS9mcmFtZS5wcm90bxIUaGVhZHJhY2UucHJvdG9jb2wudjEiSwoIUG9zaXRpb24SDQoFZXBvY2gYASABKAQSEAoIc2VxdWVuY2UYAiABKAQSEwoGY3Vyc29yGAMgASgMSACIAQFCCQoHX2N1cnNvciJkCg5TdHJlYW1Qb3NpdGlvbhIOCgZzdHJlYW0YASABKAkSNQoIcG9zaXRpb24YAiABKAsyHi5oZWFkcmFjZS5wcm90b2NvbC52MS5Qb3NpdGlvbkgAiAEBQgsKCV9wb3NpdGlvbiKJAwoFRnJhbWUSEQoJc3RyZWFtX2lkGAEgASgNEhYKDmZpcnN0X3NlcXVlbmNlGAIgASgEEg0KBWNvdW50GAMgASgNEhcKD3NlcXVlbmNlX2RlbHRhcxgEIAEoDBIMCgRrZXlzGAUgASgMEhMKC2tleV9sZW5ndGhzGAYgASgMEg4KBnZhbHVlcxgHIAEoDBIVCg12YWx1ZV9sZW5ndGhzGAggASgMEhMKC2V2ZW50X3RpbWVzGAkgASgMEhMKC21lc3NhZ2VfaWRzGAogASgMEhoKEm1lc3NhZ2VfaWRfbGVuZ3RocxgLIAEoDBIVCg1oZWFkZXJfY291bnRzGAwgASgMEhQKDGhlYWRlcl9uYW1lcxgNIAEoDBIbChNoZWFkZXJfbmFtZV9sZW5ndGhzGA4gASgMEhUKDWhlYWRlcl92YWx1ZXMYDyABKAwSHAoUaGVhZGVyX3ZhbHVlX2xlbmd0aHMYECABKAwSEwoGY3Vyc29yGBEgASgMSACIAQFCCQoHX2N1cnNvcmIGcHJvdG8z");
+  fileDesc("CiBoZWFkcmFjZS9wcm90b2NvbC92MS9mcmFtZS5wcm90bxIUaGVhZHJhY2UucHJvdG9jb2wudjEihgEKCFBvc2l0aW9uEg0KBWVwb2NoGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEEhMKBmN1cnNvchgDIAEoDEgAiAEBEg0KBW1vdmVzGAQgASgEEioKBWJlZ2luGAUgASgLMhsuaGVhZHJhY2UucHJvdG9jb2wudjEuQmVnaW5CCQoHX2N1cnNvciJICgVCZWdpbhINCgVlcG9jaBgBIAEoBBIQCghzZXF1ZW5jZRgCIAEoBBITCgZjdXJzb3IYAyABKAxIAIgBAUIJCgdfY3Vyc29yImQKDlN0cmVhbVBvc2l0aW9uEg4KBnN0cmVhbRgBIAEoCRI1Cghwb3NpdGlvbhgCIAEoCzIeLmhlYWRyYWNlLnByb3RvY29sLnYxLlBvc2l0aW9uSACIAQFCCwoJX3Bvc2l0aW9uIokDCgVGcmFtZRIRCglzdHJlYW1faWQYASABKA0SFgoOZmlyc3Rfc2VxdWVuY2UYAiABKAQSDQoFY291bnQYAyABKA0SFwoPc2VxdWVuY2VfZGVsdGFzGAQgASgMEgwKBGtleXMYBSABKAwSEwoLa2V5X2xlbmd0aHMYBiABKAwSDgoGdmFsdWVzGAcgASgMEhUKDXZhbHVlX2xlbmd0aHMYCCABKAwSEwoLZXZlbnRfdGltZXMYCSABKAwSEwoLbWVzc2FnZV9pZHMYCiABKAwSGgoSbWVzc2FnZV9pZF9sZW5ndGhzGAsgASgMEhUKDWhlYWRlcl9jb3VudHMYDCABKAwSFAoMaGVhZGVyX25hbWVzGA0gASgMEhsKE2hlYWRlcl9uYW1lX2xlbmd0aHMYDiABKAwSFQoNaGVhZGVyX3ZhbHVlcxgPIAEoDBIcChRoZWFkZXJfdmFsdWVfbGVuZ3RocxgQIAEoDBITCgZjdXJzb3IYESABKAxIAIgBAUIJCgdfY3Vyc29yYgZwcm90bzM");
 
 /**
  * A place in a stream: everything at or before it has been read, and nothing after it.
  *
- * Positions of one stream are ordered by (epoch, sequence).
+ * Positions of one stream are ordered by (epoch, sequence); of equal ones, that with more `moves` has the later cursor.
  *
  * @generated from message headrace.protocol.v1.Position
  */
 export type Position = Message<"headrace.protocol.v1.Position"> & {
   /**
    * The generation of the stream's sequences. Chosen by the gateway when it opens a stream. Always 0 for a replayable
-   * stream; larger with every session of a redelivering one, whose sequences start over.
+   * stream; larger with every session of a redelivering one, and whenever a resumable one is opened at an earlier place (SRC-50).
+   * Sequences then start over.
    *
    * @generated from field: uint64 epoch = 1;
    */
@@ -44,6 +45,24 @@ export type Position = Message<"headrace.protocol.v1.Position"> & {
    * @generated from field: optional bytes cursor = 3;
    */
   cursor?: Uint8Array | undefined;
+
+  /**
+   * How often the cursor has moved since the message with `sequence`, by frames without messages (SRC-49). Counted by the
+   * gateway. A connector need not look at it.
+   *
+   * @generated from field: uint64 moves = 4;
+   */
+  moves: bigint;
+
+  /**
+   * Only between engine and gateway, for a resumable stream: where the micro-batch begins that ends here. If it is not known whether
+   * that micro-batch was read as it was planned, the stream continues from `begin`. Everything at or before it was delivered:
+   * nothing after it is acknowledged. Absent once the checkpoint records that the
+   * micro-batch was read.
+   *
+   * @generated from field: headrace.protocol.v1.Begin begin = 5;
+   */
+  begin?: Begin | undefined;
 };
 
 /**
@@ -52,6 +71,41 @@ export type Position = Message<"headrace.protocol.v1.Position"> & {
  */
 export const PositionSchema: GenMessage<Position> = /*@__PURE__*/
   messageDesc(file_headrace_protocol_v1_frame, 0);
+
+/**
+ * Where a micro-batch of a resumable stream begins.
+ *
+ * @generated from message headrace.protocol.v1.Begin
+ */
+export type Begin = Message<"headrace.protocol.v1.Begin"> & {
+  /**
+   * As in Position; 0 means before the first message.
+   *
+   * @generated from field: uint64 epoch = 1;
+   */
+  epoch: bigint;
+
+  /**
+   * As in Position.
+   *
+   * @generated from field: uint64 sequence = 2;
+   */
+  sequence: bigint;
+
+  /**
+   * As in Position.
+   *
+   * @generated from field: optional bytes cursor = 3;
+   */
+  cursor?: Uint8Array | undefined;
+};
+
+/**
+ * Describes the message headrace.protocol.v1.Begin.
+ * Use `create(BeginSchema)` to create a new message.
+ */
+export const BeginSchema: GenMessage<Begin> = /*@__PURE__*/
+  messageDesc(file_headrace_protocol_v1_frame, 1);
 
 /**
  * A stream's name together with a position in it.
@@ -79,7 +133,7 @@ export type StreamPosition = Message<"headrace.protocol.v1.StreamPosition"> & {
  * Use `create(StreamPositionSchema)` to create a new message.
  */
 export const StreamPositionSchema: GenMessage<StreamPosition> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_frame, 1);
+  messageDesc(file_headrace_protocol_v1_frame, 2);
 
 /**
  * Consecutive messages of one stream, in columns.
@@ -101,14 +155,15 @@ export type Frame = Message<"headrace.protocol.v1.Frame"> & {
   streamId: number;
 
   /**
-   * The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22).
+   * The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22). In a frame without
+   * messages, the sequence after which it stands (SRC-49).
    *
    * @generated from field: uint64 first_sequence = 2;
    */
   firstSequence: bigint;
 
   /**
-   * The number of messages in the frame; at least 1 (FRM-1).
+   * The number of messages in the frame; at least 1, or 0 in a frame that only moves the cursor (FRM-1, FRM-18).
    *
    * @generated from field: uint32 count = 3;
    */
@@ -208,7 +263,7 @@ export type Frame = Message<"headrace.protocol.v1.Frame"> & {
   headerValueLengths: Uint8Array;
 
   /**
-   * Where the connector would seek to send what follows this frame's last message; at most 4 KiB (FRM-12).
+   * Where the connector would seek to send what follows this frame's last message; at most `Welcome.max_cursor_bytes` (FRM-12).
    *
    * @generated from field: optional bytes cursor = 17;
    */
@@ -220,5 +275,5 @@ export type Frame = Message<"headrace.protocol.v1.Frame"> & {
  * Use `create(FrameSchema)` to create a new message.
  */
 export const FrameSchema: GenMessage<Frame> = /*@__PURE__*/
-  messageDesc(file_headrace_protocol_v1_frame, 2);
+  messageDesc(file_headrace_protocol_v1_frame, 3);
 

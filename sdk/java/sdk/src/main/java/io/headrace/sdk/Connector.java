@@ -6,6 +6,9 @@ import io.headrace.sdk.internal.Reports;
 import io.headrace.sdk.internal.Signals;
 import io.headrace.sdk.internal.TemporaryFailure;
 import io.headrace.sdk.internal.TokenFile;
+import io.headrace.sdk.internal.log.Field;
+import io.headrace.sdk.internal.log.LogContext;
+import io.headrace.sdk.internal.log.LogOutput;
 import io.headrace.sdk.internal.sink.SinkAttempt;
 import io.headrace.sdk.internal.source.SourceAttempt;
 import io.headrace.sdk.internal.wire.Addresses;
@@ -17,6 +20,8 @@ import io.headrace.sdk.source.Source;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -41,10 +46,6 @@ import java.util.function.Supplier;
  */
 public final class Connector implements AutoCloseable {
   private static final Logger LOG = System.getLogger("io.headrace.sdk");
-
-  /** The fallback where the program has no other system of logging. */
-  private static final java.util.logging.Logger JDK_LOGGER =
-      java.util.logging.Logger.getLogger("io.headrace.sdk");
 
   private static final Duration STOOD = Duration.ofSeconds(2);
   private static final Duration COMPLAIN_EVERY = Duration.ofSeconds(10);
@@ -104,6 +105,7 @@ public final class Connector implements AutoCloseable {
   public static Connector start(Source source, Settings settings) {
     return start(
         source.name(),
+        Map.of(),
         settings,
         source::reportTo,
         (where, signal, stopping, reports) ->
@@ -144,6 +146,7 @@ public final class Connector implements AutoCloseable {
   public static Connector start(Sink sink, Settings settings) {
     return start(
         sink.name(),
+        Map.of("sink", sink.name()),
         settings,
         sink::reportTo,
         (where, signal, stopping, reports) ->
@@ -151,13 +154,26 @@ public final class Connector implements AutoCloseable {
   }
 
   private static Connector start(
-      String name, Settings settings, Consumer<Reporter> reporting, AttemptFactory factory) {
+      String name,
+      Map<String, String> ownFields,
+      Settings settings,
+      Consumer<Reporter> reporting,
+      AttemptFactory factory) {
     Connector connector = new Connector(settings);
     connector.warnOfToken();
     Attempt<?, ?> attempt =
         factory.make(settings, connector.signal, () -> connector.stopping, connector.reports);
     reporting.accept(connector.reports);
-    Thread thread = settings.threads().newThread(() -> connector.serve(attempt));
+    Map<String, String> fields = new HashMap<>(ownFields);
+    fields.put("instance", settings.instance().orElse(name));
+    Thread thread =
+        settings
+            .threads()
+            .newThread(
+                () -> {
+                  LogContext.enter(fields);
+                  connector.serve(attempt);
+                });
     thread.setName("headrace " + name);
     thread.start();
     return connector;
@@ -203,11 +219,8 @@ public final class Connector implements AutoCloseable {
   }
 
   private static int run(Supplier<Connector> starter) {
-    if ("0".equals(System.getenv("HEADRACE_VERBOSE"))) {
-      // Other systems of logging have their own configuration.
-      JDK_LOGGER.setLevel(java.util.logging.Level.WARNING);
-    }
     try {
+      LogOutput.configure(System.getenv());
       Connector connector = starter.get();
       try (Signals signals = Signals.handle(connector::stop)) {
         connector.join();
@@ -215,8 +228,10 @@ public final class Connector implements AutoCloseable {
       return 0;
     } catch (HeadraceException error) {
       LOG.log(Level.ERROR, "the connector has stopped: " + error.getMessage(), error.getCause());
-      // `headrace` shows this line as the reason if the program fails in a deployment.
-      System.err.println("Error: " + error.getMessage());
+      // `headrace` shows the last error as the reason if the program fails in a deployment.
+      if (!LogOutput.writesJson()) {
+        System.err.println("Error: " + error.getMessage());
+      }
       return error.exitCode();
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
@@ -256,7 +271,10 @@ public final class Connector implements AutoCloseable {
         }
         reports.error("", error.getMessage());
         boolean quiet = System.nanoTime() - complained < COMPLAIN_EVERY.toNanos();
-        LOG.log(quiet ? Level.DEBUG : Level.WARNING, "{0}; trying again", error.getMessage());
+        LOG.log(
+            quiet ? Level.DEBUG : Level.WARNING,
+            "{0}; trying again",
+            Field.error(error.getMessage()));
         complained = quiet ? complained : System.nanoTime();
       } catch (GatewayRefusedException error) {
         if (!isReplaced(error)) {
@@ -272,7 +290,7 @@ public final class Connector implements AutoCloseable {
         }
         // Files that were valid are being replaced, perhaps one after the other.
         reports.error("", error.getMessage());
-        LOG.log(Level.WARNING, "{0}; trying again", error.getMessage());
+        LOG.log(Level.WARNING, "{0}; trying again", Field.error(error.getMessage()));
       }
       first = false;
       if (System.nanoTime() - began >= STOOD.toNanos()) {

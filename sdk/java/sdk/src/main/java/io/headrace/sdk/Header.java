@@ -1,5 +1,6 @@
 package io.headrace.sdk;
 
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Objects;
 
@@ -10,6 +11,17 @@ import java.util.Objects;
  * @param value the value, or null
  */
 public record Header(String name, byte[] value) {
+  /**
+   * A header whose value is text.
+   *
+   * @param name the name
+   * @param value the text, sent as UTF-8
+   * @return the header
+   */
+  public static Header text(String name, String value) {
+    return new Header(name, value.getBytes(StandardCharsets.UTF_8));
+  }
+
   /**
    * Checks that there is a name.
    *
@@ -34,6 +46,10 @@ public record Header(String name, byte[] value) {
 
   @Override
   public String toString() {
-    return name + (value == null ? ": null" : ": " + value.length + " bytes");
+    return name + (value == null ? ": null" : ": " + size(value));
+  }
+
+  static String size(byte[] bytes) {
+    return bytes.length == 1 ? "1 byte" : bytes.length + " bytes";
   }
 }

@@ -93,8 +93,8 @@ public record Message(
   public String toString() {
     return "message "
         + sequence
-        + (key == null ? "" : ", key of " + key.length + " bytes")
-        + (value == null ? ", no value" : ", value of " + value.length + " bytes")
+        + (key == null ? "" : ", key of " + Header.size(key))
+        + (value == null ? ", no value" : ", value of " + Header.size(value))
         + (id == null ? "" : ", id " + id);
   }
 }

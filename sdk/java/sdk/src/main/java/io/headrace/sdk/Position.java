@@ -37,7 +37,7 @@ public final class Position {
    * The position of a message, with a cursor.
    *
    * @param sequence the sequence of the message, from 0 to 2^63 - 1
-   * @param cursor where to seek for what follows, at most 4 KiB
+   * @param cursor where to seek for what follows, at most 64 KiB, or what the gateway allows
    * @return the position
    */
   public static Position of(long sequence, byte[] cursor) {
@@ -101,6 +101,6 @@ public final class Position {
   public String toString() {
     return cursor == null
         ? "epoch " + epoch + ", sequence " + sequence
-        : "epoch " + epoch + ", sequence " + sequence + ", cursor of " + cursor.length + " bytes";
+        : "epoch " + epoch + ", sequence " + sequence + ", cursor of " + Header.size(cursor);
   }
 }

@@ -27,8 +27,8 @@ import java.util.concurrent.ThreadFactory;
  * @param welcome how long to wait for the answer of a gateway before trying again
  * @param firstBackoff the longest wait before the first reconnect; it doubles with each further one
  * @param maxBackoff the longest wait before any reconnect
- * @param stuck after how long a method that does not return is reported; a connector that is
- *     stopped abandons it then
+ * @param stuck after how long a method that does not return is reported, with where it stands, and
+ *     again after twice the time, and so on; a connector that is stopped abandons it then
  * @param closeTimeout how long to wait, at the end, for methods that still run and then for {@code
  *     close()}, together
  * @param queueBytes how many bytes may wait for a sink (for each part of a two-phase sink) before

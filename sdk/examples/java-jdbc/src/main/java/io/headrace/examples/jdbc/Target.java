@@ -174,7 +174,8 @@ record Target(String table, List<Column> columns, Optional<Column> value, Option
   private static String limited(Column column, String text) throws InvalidRowException {
     if (column.size() > 0 && text.codePointCount(0, text.length()) > column.size()) {
       throw new InvalidRowException(
-          "column %s takes at most %d characters".formatted(column.name(), column.size()));
+          "the longest text that column %s takes has a length of %d"
+              .formatted(column.name(), column.size()));
     }
     if (text.indexOf('\0') >= 0) {
       throw new InvalidRowException(

@@ -49,6 +49,11 @@ final class Gathered implements Batch, Attributes {
   }
 
   @Override
+  public int maxCursorBytes() {
+    return 65_536;
+  }
+
+  @Override
   public boolean isFull() {
     return sequences.size() >= fullAt;
   }

@@ -139,7 +139,7 @@ class JdbcSinkTest {
     assertEquals(
         List.of(1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L, 9L, 10L, 11L, 12L, 13L, 14L),
         outcomes.refused().stream().map(Outcomes.Refused::place).toList());
-    assertTrue(outcomes.refused().get(2).reason().contains("at most 5 characters"));
+    assertTrue(outcomes.refused().get(2).reason().contains("has a length of 5"));
     Rows bytes = TestRows.of(new Message(0, null), new Message(1, new byte[] {(byte) 0xff}));
     assertEquals(2, sink().check(bytes).refused().size());
   }

@@ -4,6 +4,7 @@ import io.grpc.ManagedChannel;
 import io.grpc.MethodDescriptor;
 import io.headrace.sdk.GatewayRefusedException;
 import io.headrace.sdk.Settings;
+import io.headrace.sdk.internal.log.LogContext;
 import io.headrace.sdk.internal.wire.Call;
 import io.headrace.sdk.internal.wire.Channels;
 import io.headrace.sdk.internal.wire.Signal;
@@ -85,6 +86,7 @@ public abstract class Attempt<Q, R> implements AutoCloseable {
         return Ending.STOPPED;
       }
       Welcomed welcomed = welcomed(answer).orElseThrow(() -> refused(answer));
+      LogContext.session(welcomed.session());
       LOG.log(
           Level.INFO,
           "connected to gateway {0} {1} as session {2}",
@@ -95,6 +97,7 @@ public abstract class Attempt<Q, R> implements AutoCloseable {
       reports.begin();
       return serve(answer, call);
     } finally {
+      LogContext.session("");
       channel.shutdownNow();
     }
   }

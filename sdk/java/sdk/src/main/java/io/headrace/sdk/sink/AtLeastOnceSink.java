@@ -1,5 +1,7 @@
 package io.headrace.sdk.sink;
 
+import java.util.List;
+
 /**
  * A sink that writes at least once: what Spark delivers again after a failure is written again. No
  * two methods are called at the same time.
@@ -16,9 +18,23 @@ public non-sealed interface AtLeastOnceSink extends Sink {
   Outcomes write(Part part, Rows rows) throws Exception;
 
   /**
-   * Makes everything that was written durable. Called at the end of each part.
+   * Makes everything that was written durable. Called at the end of each part, by {@link #end}.
    *
    * @throws Exception if it fails; nothing of the part counts as written
    */
   default void flush() throws Exception {}
+
+  /**
+   * Ends a part: everything of it becomes durable. By default, calls {@link #flush}. A system that
+   * judges rows after it has taken them refuses them here.
+   *
+   * @param part the part
+   * @param rows how many rows it has; {@link #write} was not called if there are none
+   * @return the rows that are refused only now, by their places in the part; by default none
+   * @throws Exception if it fails; nothing of the part counts as written
+   */
+  default List<Outcomes.Refused> end(Part part, long rows) throws Exception {
+    flush();
+    return List.of();
+  }
 }

@@ -94,7 +94,9 @@ public final class Outcomes {
 
   @Override
   public String toString() {
-    return all ? "all written" : count + " outcomes, " + refused.size() + " refused";
+    return all
+        ? "all written"
+        : "written: " + (count - refused.size()) + ", refused: " + refused.size();
   }
 
   private void requireEach() {

@@ -1,5 +1,6 @@
 package io.headrace.sdk.source;
 
+import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 
 /**
@@ -43,4 +44,16 @@ public interface Attributes {
    * @throws io.headrace.sdk.InvalidMessageException if the name is not valid Unicode
    */
   Attributes header(String name, byte[] value);
+
+  /**
+   * Adds a header whose value is text.
+   *
+   * @param name the name
+   * @param value the text, sent as UTF-8
+   * @return this
+   * @throws io.headrace.sdk.InvalidMessageException if the name is not valid Unicode
+   */
+  default Attributes textHeader(String name, String value) {
+    return header(name, value.getBytes(StandardCharsets.UTF_8));
+  }
 }

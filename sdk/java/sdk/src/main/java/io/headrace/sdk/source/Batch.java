@@ -76,10 +76,24 @@ public interface Batch {
    * Notes where to seek for what follows the last message, if its sequence does not say it. It
    * comes back in the position to resume from.
    *
-   * @param cursor at most 4 KiB that only this source interprets
-   * @throws io.headrace.sdk.InvalidMessageException if it is too long, or there is no message
+   * <p>If that message was sent, or there was none, the cursor moves alone: for instance past
+   * messages that the source leaves out, or in quiet times. Queries record it with their next
+   * messages, or every ten seconds, and {@link PartitionReader#acknowledged} gets it then. The next
+   * message needs a sequence above 0.
+   *
+   * @param cursor at most 64 KiB, or what the gateway allows, that only this source interprets
+   * @throws io.headrace.sdk.InvalidMessageException if it is too long
    */
   void cursor(byte[] cursor);
+
+  /**
+   * How long a cursor may be, as the gateway announces it.
+   *
+   * @return the most bytes of {@link #cursor}; 64 KiB of a batch that a test implements
+   */
+  default int maxCursorBytes() {
+    return 1 << 16;
+  }
 
   /**
    * Whether enough is gathered for a frame. Return from {@link PartitionReader#read} then.

@@ -33,7 +33,7 @@ public interface Deliveries<T> {
    * {@link RedeliveringSource#open(String, java.util.Optional)} once that message is in a
    * checkpoint.
    *
-   * @param cursor at most 4 KiB that only this source interprets
+   * @param cursor at most 64 KiB, or what the gateway allows, that only this source interprets
    */
   void cursor(byte[] cursor);
 

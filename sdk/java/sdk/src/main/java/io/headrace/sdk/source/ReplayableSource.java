@@ -8,6 +8,11 @@ import java.util.Set;
 /**
  * A source in which the same position is always followed by the same messages: a file, a log, a
  * table with a growing key. Its sequences are its own, such as offsets.
+ *
+ * <p>A growing key is no position where several writers commit out of order: row 42 may be visible
+ * before row 41, and a reader that has passed 42 never reads 41. Stop at a missing key until all
+ * transactions that were open when the gap was met have ended, or read only rows that are older
+ * than the longest transaction.
  */
 public non-sealed interface ReplayableSource extends Source {
   /**

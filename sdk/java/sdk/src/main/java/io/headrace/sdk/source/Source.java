@@ -5,16 +5,16 @@ import java.time.Duration;
 import java.util.List;
 
 /**
- * What every source declares. Implement {@link ReplayableSource} for a log, a file or a table, and
- * {@link RedeliveringSource} for a queue, and run it with {@link
- * io.headrace.sdk.Connector#run(Source)}.
+ * What every source declares. Implement {@link ReplayableSource} for a log, a file or a table,
+ * {@link RedeliveringSource} for a queue, and {@link ResumableSource} for a change feed, and run it
+ * with {@link io.headrace.sdk.Connector#run(Source)}.
  *
  * <p>A partition is one stream, named {@code name/partition}. Everything that concerns a partition
  * is called on one thread and never at the same time, so a client library that is not thread-safe
  * needs no lock. Different partitions have different threads. The methods of the source itself are
  * called on a thread of their own, {@code open} on its partition's thread.
  */
-public sealed interface Source permits ReplayableSource, RedeliveringSource {
+public sealed interface Source permits ReplayableSource, RedeliveringSource, ResumableSource {
   /**
    * The source part of the names of its streams: ASCII letters, digits and {@code ._-}.
    *

@@ -15,9 +15,11 @@ import io.headrace.sdk.source.Progress;
 import io.headrace.sdk.source.QueueReader;
 import io.headrace.sdk.source.RedeliveringSource;
 import io.headrace.sdk.source.ReplayableSource;
+import io.headrace.sdk.source.ResumableSource;
 import io.headrace.sdk.source.Source;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -29,14 +31,14 @@ final class ScriptedSource {
   private static final long DEADLINE_NANOS = Duration.ofMinutes(2).toNanos();
 
   private final String name;
-  private final boolean redelivering;
+  private final String kind;
   private final Map<String, Position> starts = new TreeMap<>();
   private final Map<String, Partition> partitions = new TreeMap<>();
   private final List<String> settled = new ArrayList<>();
 
   ScriptedSource(JsonObject declared) {
     name = declared.get("name").getAsString();
-    redelivering = declared.get("kind").getAsString().equals("redelivering");
+    kind = declared.get("kind").getAsString();
     declared
         .getAsJsonObject("partitions")
         .asMap()
@@ -81,7 +83,11 @@ final class ScriptedSource {
   }
 
   Source source() {
-    return redelivering ? new Queue() : new Log();
+    return switch (kind) {
+      case "redelivering" -> new Queue();
+      case "resumable" -> new Feed();
+      default -> new Log();
+    };
   }
 
   /** Further messages appear. */
@@ -168,6 +174,44 @@ final class ScriptedSource {
             if (row.get().cursor != null) {
               batch.cursor(row.get().cursor);
             }
+          }
+          return Progress.MORE;
+        }
+      };
+    }
+  }
+
+  /** A resumable source. */
+  private final class Feed implements ResumableSource {
+    @Override
+    public String name() {
+      return name;
+    }
+
+    @Override
+    public List<String> partitions() {
+      return List.copyOf(partitions.keySet());
+    }
+
+    @Override
+    public PartitionReader open(String partition, Optional<Position> position) {
+      byte[] place = position.flatMap(Position::cursor).orElse(null);
+      return new PartitionReader() {
+        private long sequence = position.map(Position::sequence).orElse(0L);
+        private int next;
+
+        @Override
+        public Progress read(Batch batch) {
+          Optional<Row> row = row(partition, next);
+          if (row.isEmpty()) {
+            return partitions.get(partition).atEnd;
+          }
+          next++;
+          byte[] cursor = row.get().cursor;
+          if (place == null || Arrays.compareUnsigned(cursor, place) > 0) {
+            sequence++;
+            batch.add(sequence, row.get().message.key(), row.get().message.value());
+            batch.cursor(cursor);
           }
           return Progress.MORE;
         }

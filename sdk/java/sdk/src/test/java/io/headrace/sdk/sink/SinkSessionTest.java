@@ -95,6 +95,71 @@ class SinkSessionTest {
     assertEquals(List.of("a", "b"), notes.written);
   }
 
+  /** Refuses the rows that begin with `late` at the end of their part, and the first one twice. */
+  private static final class Judge implements AtLeastOnceSink {
+    private final List<Outcomes.Refused> late = new ArrayList<>();
+
+    @Override
+    public String name() {
+      return "judge";
+    }
+
+    @Override
+    public Outcomes write(Part part, Rows rows) {
+      Outcomes outcomes = Outcomes.ofEach();
+      for (Message row : rows) {
+        if (row.sequence() == 1) {
+          outcomes.refused("at once");
+        } else {
+          outcomes.written();
+        }
+        if (row.valueAsString().startsWith("late")) {
+          late.add(0, new Outcomes.Refused(row.sequence(), "at the end"));
+        }
+      }
+      return outcomes;
+    }
+
+    @Override
+    public List<Outcomes.Refused> end(Part part, long rows) {
+      return late;
+    }
+  }
+
+  @Test
+  void rowsAreRefusedAtTheEndOfTheirPart() throws Exception {
+    try (Connector connector = Connector.start(new Judge(), gateway.settings())) {
+      SinkGateway session = SinkGateway.welcome(gateway);
+      session.start(1, SinkGateway.part(0, 0));
+      session.frame(1, 0, "a", "late and at once", "b");
+      session.frame(1, 3, "late", "late", "c");
+      session.end(1, 6);
+      Staged staged = session.answer().getStaged();
+      assertEquals(
+          List.of("1 at once", "3 at the end", "4 at the end"),
+          staged.getRefusedList().stream()
+              .map(row -> row.getSequence() + " " + row.getReason())
+              .toList());
+      connector.stop();
+      session.next(MessageCase.GOODBYE);
+    }
+  }
+
+  @Test
+  void aRefusalOutsideOfThePartFailsIt() throws Exception {
+    Judge judge = new Judge();
+    judge.late.add(new Outcomes.Refused(1, "there is no such row"));
+    try (Connector connector = Connector.start(judge, gateway.settings())) {
+      SinkGateway session = SinkGateway.welcome(gateway);
+      session.deliver(1, SinkGateway.part(0, 0), "a");
+      SinkServiceAttachRequest answer = session.answer();
+      assertTrue(
+          answer.getFailed().getReason().contains("place 1; the places of this part are below 1"));
+      connector.stop();
+      session.next(MessageCase.GOODBYE);
+    }
+  }
+
   @Test
   void aFailureIsOfItsPartAlone() throws Exception {
     Notes notes = new Notes(new CountDownLatch(0));
@@ -119,7 +184,7 @@ class SinkSessionTest {
       session.start(1, SinkGateway.part(0, 0));
       session.frame(1, 0, "a");
       session.end(1, 2);
-      assertTrue(session.answer().getFailed().getReason().contains("1 rows"));
+      assertTrue(session.answer().getFailed().getReason().contains("2 expected, 1 arrived"));
       connector.stop();
       session.next(MessageCase.GOODBYE);
     }

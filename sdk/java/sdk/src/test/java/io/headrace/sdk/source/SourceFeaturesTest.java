@@ -121,6 +121,78 @@ class SourceFeaturesTest {
   }
 
   @Test
+  void aCursorMovesWithoutAMessageAndIsAcknowledgedAtTheSameSequence() throws Exception {
+    BlockingQueue<Position> acknowledged = new java.util.concurrent.LinkedBlockingQueue<>();
+    ReplayableSource source =
+        source(
+            position ->
+                new PartitionReader() {
+                  private boolean moved;
+
+                  @Override
+                  public Progress read(Batch batch) {
+                    if (!moved) {
+                      batch.cursor("idle".getBytes(UTF_8));
+                      moved = true;
+                    }
+                    return Progress.IDLE;
+                  }
+
+                  @Override
+                  public void acknowledged(Position position) {
+                    acknowledged.add(position);
+                  }
+                });
+    try (Connector connector = Connector.start(source, gateway.settings())) {
+      SourceGateway session =
+          SourceGateway.accept(gateway)
+              .welcome(SourceGateway.limits().addCapabilities(Capability.CAPABILITY_CURSORS));
+      OpenStream open = session.openAfter(41);
+      assertEquals(41, acknowledged.take().sequence());
+      Frame frame = session.frame();
+      assertEquals(0, frame.getCount());
+      assertEquals(41, frame.getFirstSequence());
+      assertEquals("idle", frame.getCursor().toStringUtf8());
+      session.acknowledge(
+          open.getStreamId(),
+          io.headrace.protocol.v1.Position.newBuilder()
+              .setSequence(41)
+              .setCursor(frame.getCursor())
+              .setMoves(1)
+              .build());
+      Position moved = acknowledged.take();
+      assertEquals(41, moved.sequence());
+      assertEquals("idle", new String(moved.cursor().orElseThrow(), UTF_8));
+      connector.stop();
+      session.goodbye();
+    }
+  }
+
+  @Test
+  void aCursorAboveTheLimitOfTheGatewayEndsTheConnector() throws Exception {
+    ReplayableSource source =
+        source(
+            position ->
+                batch -> {
+                  batch.cursor(new byte[101]);
+                  return Progress.IDLE;
+                });
+    InvalidMessageException error =
+        assertThrows(
+            InvalidMessageException.class,
+            () -> {
+              try (Connector connector = Connector.start(source, gateway.settings())) {
+                SourceGateway session =
+                    SourceGateway.accept(gateway)
+                        .welcome(SourceGateway.limits().setMaxCursorBytes(100));
+                session.open();
+                session.goodbye();
+              }
+            });
+    assertTrue(error.getMessage().startsWith("stream test/0: the cursor after message 0 has 101"));
+  }
+
+  @Test
   void anEventTimeIsWithinTheYears1To9999() throws Exception {
     List<String> refused = new ArrayList<>();
     ReplayableSource source =

@@ -54,7 +54,7 @@ final class Answers {
     if (!refused.isEmpty()) {
       LOG.log(
           Level.INFO,
-          "sink {0}: {1} rows refused, the first because: {2}",
+          "sink {0}: refused rows: {1}, the first because: {2}",
           sink,
           refused.size(),
           refused.get(0).getReason());

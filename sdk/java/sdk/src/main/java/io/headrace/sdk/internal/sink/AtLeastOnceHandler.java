@@ -3,6 +3,7 @@ package io.headrace.sdk.internal.sink;
 import io.headrace.protocol.v1.Staged;
 import io.headrace.sdk.Settings;
 import io.headrace.sdk.sink.AtLeastOnceSink;
+import io.headrace.sdk.sink.Outcomes;
 import io.headrace.sdk.sink.Part;
 import io.headrace.sdk.sink.Transaction;
 import java.util.ArrayList;
@@ -60,8 +61,8 @@ final class AtLeastOnceHandler extends InOrderHandler {
     }
     try {
       Refusals.checkWhole(writing.rows, rows);
-      run(sink::flush);
-      answers().staged(id, rows, writing.refused);
+      List<Outcomes.Refused> late = call(() -> sink.end(writing.part, rows));
+      answers().staged(id, rows, Refusals.joined(writing.refused, late, rows));
     } catch (Exception error) {
       answers().partFailed(id, writing.part, error);
     }

@@ -5,6 +5,7 @@ import io.headrace.protocol.v1.SinkServiceAttachResponse;
 import io.headrace.protocol.v1.SinkWelcome;
 import io.headrace.sdk.Settings;
 import io.headrace.sdk.internal.Attempt;
+import io.headrace.sdk.internal.Calls;
 import io.headrace.sdk.internal.Ending;
 import io.headrace.sdk.internal.Reports;
 import io.headrace.sdk.internal.wire.Call;
@@ -27,7 +28,8 @@ public final class SinkAttempt
   public SinkAttempt(
       Sink sink, Settings settings, Signal signal, BooleanSupplier stopping, Reports reports) {
     super(Methods.ATTACH, settings, signal, stopping, reports);
-    this.driver = new SinkDriver(sink, settings);
+    this.driver =
+        new SinkDriver(sink, settings, new Calls("sink " + sink.name(), reports, settings));
   }
 
   @Override

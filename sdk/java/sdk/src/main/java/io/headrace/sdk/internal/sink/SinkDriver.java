@@ -5,6 +5,7 @@ import io.headrace.protocol.v1.SinkHello;
 import io.headrace.protocol.v1.SinkMode;
 import io.headrace.sdk.InvalidConnectorException;
 import io.headrace.sdk.Settings;
+import io.headrace.sdk.internal.Calls;
 import io.headrace.sdk.internal.Closing;
 import io.headrace.sdk.internal.Names;
 import io.headrace.sdk.internal.Sdk;
@@ -27,6 +28,7 @@ final class SinkDriver {
   private final Sink sink;
   private final String name;
   private final Settings settings;
+  private final Calls watched;
   private final ReentrantLock turn = new ReentrantLock(true);
   private final Set<String> seen = new ConcurrentSkipListSet<>();
   private final List<SinkHandler> abandoned = new ArrayList<>();
@@ -46,8 +48,9 @@ final class SinkDriver {
    *
    * @throws InvalidConnectorException if its name is not allowed
    */
-  SinkDriver(Sink sink, Settings settings) {
+  SinkDriver(Sink sink, Settings settings, Calls watched) {
     this.sink = sink;
+    this.watched = watched;
     this.settings = settings;
     this.name = sink.name();
     Names.check("the name of the sink", name);
@@ -61,10 +64,15 @@ final class SinkDriver {
     return name;
   }
 
+  /** The calls of its methods. */
+  Calls watched() {
+    return watched;
+  }
+
   /** Calls a method of the sink, after all earlier calls have returned. */
   <T> T call(Method<T> method) throws Exception {
     turn.lock();
-    try {
+    try (var ignored = watched.enter()) {
       return method.call();
     } finally {
       turn.unlock();
@@ -87,8 +95,12 @@ final class SinkDriver {
 
   /** Closes the sink. */
   void close() {
-    Closing.call(
-        "sink " + name, settings.closeTimeout(), settings.threads(), this::idle, sink::close);
+    try {
+      Closing.call(
+          "sink " + name, settings.closeTimeout(), settings.threads(), this::idle, sink::close);
+    } finally {
+      watched.close();
+    }
   }
 
   /** Waits until no method of the sink runs. */

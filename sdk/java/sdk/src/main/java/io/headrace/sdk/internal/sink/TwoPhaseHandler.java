@@ -8,6 +8,7 @@ import io.headrace.protocol.v1.StartPart;
 import io.headrace.sdk.InvalidMessageException;
 import io.headrace.sdk.Settings;
 import io.headrace.sdk.internal.wire.Mutex;
+import io.headrace.sdk.sink.Outcomes;
 import io.headrace.sdk.sink.Part;
 import io.headrace.sdk.sink.Transaction;
 import io.headrace.sdk.sink.TwoPhaseSink;
@@ -190,13 +191,19 @@ final class TwoPhaseHandler implements SinkHandler {
     }
   }
 
+  private Outcomes stagedBySink(Staging staging) throws Exception {
+    try (var ignored = driver.watched().enter()) {
+      return sink.stage(staging.part, staging.rows);
+    }
+  }
+
   private void stage(Staging staging) {
     List<Staged.Refused> refused;
     try {
-      var outcomes = sink.stage(staging.part, staging.rows);
+      var outcomes = stagedBySink(staging);
       if (!staging.rows.isExhausted()) {
         throw new InvalidMessageException(
-            "stage() returned after %d rows, before the end of the part: read them to the end"
+            "stage() returned before the end of the part: it took %d of its messages"
                 .formatted(staging.rows.consumed()));
       }
       Refusals.checkWhole(staging.rows.consumed(), staging.expected);

@@ -24,6 +24,7 @@ final class Counted<T> implements Deliveries<T> {
 
   @Override
   public void cursor(byte[] cursor) {
+    gatherer.requireMessage();
     gatherer.cursor(cursor);
   }
 

@@ -17,8 +17,6 @@ import java.time.Instant;
 
 /** Gathers the messages of one reader in columns, and checks each. Used by the reader's thread. */
 final class Gatherer implements Batch, Attributes {
-  private static final int MAX_CURSOR = 4096;
-
   /** Reading on regardless of {@link #isFull} is an error of the source. */
   private static final long MAX_BYTES = 256L << 20;
 
@@ -28,6 +26,7 @@ final class Gatherer implements Batch, Attributes {
   private final StreamLimits limits;
   private final Rejection rejection;
   private Columns columns = new Columns();
+  private byte[] cursor;
   private boolean unchecked;
   private long lastSequence = -1;
 
@@ -70,6 +69,7 @@ final class Gatherer implements Batch, Attributes {
     columns.add(sequence, key, keyOffset, keyLength, value, valueOffset, valueLength);
     lastSequence = sequence;
     unchecked = true;
+    cursor = null;
     return this;
   }
 
@@ -107,13 +107,36 @@ final class Gatherer implements Batch, Attributes {
   }
 
   @Override
-  public void cursor(byte[] cursor) {
-    requireMessage();
-    if (cursor.length > MAX_CURSOR) {
-      throw invalid(
-          "its cursor has %d bytes: want at most %d".formatted(cursor.length, MAX_CURSOR));
+  public void cursor(byte[] moved) {
+    if (moved.length > limits.maxCursorBytes()) {
+      throw new InvalidMessageException(
+          "stream %s: the cursor after message %d has %d bytes: the gateway takes at most %d"
+              .formatted(
+                  limits.stream(),
+                  Math.max(0, lastSequence),
+                  moved.length,
+                  limits.maxCursorBytes()));
     }
-    columns.setCursor(cursor);
+    if (columns.count() > 0) {
+      columns.setCursor(moved);
+      unchecked = true;
+      return;
+    }
+    cursor = moved.clone();
+    // A message with the sequence of the place where it stands would go backwards.
+    lastSequence = Math.max(0, lastSequence);
+  }
+
+  @Override
+  public int maxCursorBytes() {
+    return limits.maxCursorBytes();
+  }
+
+  /** Takes a cursor that stands after what was taken before it; null if there is none. */
+  byte[] takeCursor() {
+    byte[] taken = cursor;
+    cursor = null;
+    return taken;
   }
 
   void token(Object token) {
@@ -180,7 +203,8 @@ final class Gatherer implements Batch, Attributes {
     }
   }
 
-  private void requireMessage() {
+  /** Throws if there is no message whose attributes could be set. */
+  void requireMessage() {
     if (!unchecked) {
       throw new InvalidMessageException(
           "stream %s: there is no message whose attributes could be set: add it first"

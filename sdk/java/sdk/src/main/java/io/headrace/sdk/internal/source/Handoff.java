@@ -26,6 +26,7 @@ final class Handoff {
 
   // Of the reader.
   private final ArrayDeque<Columns> ready = new ArrayDeque<>(CAPACITY);
+  private byte[] cursor;
   private boolean caughtUp;
   private Optional<Backlog> backlog = Optional.empty();
   private Progress last;
@@ -70,9 +71,19 @@ final class Handoff {
     try (var ignored = lock.hold()) {
       Columns columns = ready.poll();
       if (columns != null) {
+        cursor = null; // it stands before these messages
         changed.signalAll();
       }
       return columns;
+    }
+  }
+
+  /** Takes a cursor that has moved since the last columns were taken; null if none has. */
+  byte[] pollCursor() {
+    try (var ignored = lock.hold()) {
+      byte[] moved = cursor;
+      cursor = null;
+      return moved;
     }
   }
 
@@ -196,6 +207,21 @@ final class Handoff {
       ready.add(columns);
       caughtUp = false;
       attention |= ready.size() >= CAPACITY;
+    }
+    tellSession.run();
+  }
+
+  /** Moves the cursor after everything that was handed over. */
+  void moveCursor(byte[] moved) {
+    try (var ignored = lock.hold()) {
+      if (stopped) {
+        return;
+      }
+      if (ready.isEmpty()) {
+        cursor = moved;
+      } else {
+        ready.peekLast().setCursor(moved);
+      }
     }
     tellSession.run();
   }

@@ -47,14 +47,25 @@ final class KnownStarts {
   /**
    * Takes the source's answer.
    *
-   * @throws InvalidConnectorException if it names a partition that it was not asked for
+   * @throws InvalidConnectorException if it names a partition that it was not asked for, or a
+   *     cursor is larger than the gateway takes
    */
-  void answered(Set<String> asked, Map<String, Position> answer) {
+  void answered(Set<String> asked, Map<String, Position> answer, int maxCursorBytes) {
     for (Map.Entry<String, Position> entry : answer.entrySet()) {
       if (!asked.contains(entry.getKey())) {
         throw new InvalidConnectorException(
             "starts() names partition \"%s\", for which it was not asked"
                 .formatted(entry.getKey()));
+      }
+      int cursorBytes =
+          Optional.ofNullable(entry.getValue())
+              .flatMap(Position::cursor)
+              .map(c -> c.length)
+              .orElse(0);
+      if (cursorBytes > maxCursorBytes) {
+        throw new InvalidConnectorException(
+            "starts() gives partition \"%s\" a cursor of %d bytes: the gateway takes at most %d"
+                .formatted(entry.getKey(), cursorBytes, maxCursorBytes));
       }
       if (entry.getValue() != null && entry.getValue().epoch() != 0) {
         throw new InvalidConnectorException(

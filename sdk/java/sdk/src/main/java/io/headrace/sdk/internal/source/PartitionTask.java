@@ -5,6 +5,8 @@ import io.headrace.sdk.HeadraceException;
 import io.headrace.sdk.InvalidMessageException;
 import io.headrace.sdk.Message;
 import io.headrace.sdk.Position;
+import io.headrace.sdk.internal.Calls;
+import io.headrace.sdk.internal.log.Field;
 import io.headrace.sdk.internal.wire.Columns;
 import io.headrace.sdk.source.PositionLostException;
 import io.headrace.sdk.source.Progress;
@@ -21,6 +23,7 @@ final class PartitionTask implements Runnable {
   private static final long BACKLOG_NANOS = Duration.ofSeconds(1).toNanos();
 
   private final Reading.Opener opener;
+  private final Calls watched;
   private final String partition;
   private final Optional<Position> position;
   private final StreamLimits limits;
@@ -29,6 +32,7 @@ final class PartitionTask implements Runnable {
   private final Handoff handoff;
   private final Gatherer gatherer;
   private Reading reading;
+  private Calls.OfThread calls;
   private long gatheredSince;
   private long handedOverAt;
   private long nextBacklog;
@@ -38,6 +42,7 @@ final class PartitionTask implements Runnable {
    * Reads a partition.
    *
    * @param opener opens its reader
+   * @param watched names its methods that do not return
    * @param partition the partition
    * @param position where to continue
    * @param limits bounds its frames
@@ -47,6 +52,7 @@ final class PartitionTask implements Runnable {
    */
   PartitionTask(
       Reading.Opener opener,
+      Calls watched,
       String partition,
       Optional<Position> position,
       StreamLimits limits,
@@ -54,6 +60,7 @@ final class PartitionTask implements Runnable {
       long idleNanos,
       Handoff handoff) {
     this.opener = opener;
+    this.watched = watched;
     this.partition = partition;
     this.position = position;
     this.limits = limits;
@@ -67,6 +74,13 @@ final class PartitionTask implements Runnable {
 
   @Override
   public void run() {
+    try (Calls.OfThread own = watched.enter(limits.stream())) {
+      calls = own;
+      readToEnd();
+    }
+  }
+
+  private void readToEnd() {
     try {
       reading = opener.open(partition, position);
       if (reading == null) {
@@ -89,6 +103,7 @@ final class PartitionTask implements Runnable {
   /** Delivers acknowledgements, and waits while it must not read; false if it must stop. */
   private boolean attend() throws Exception {
     while (true) {
+      calls.turn();
       if (handoff.isPaused()) {
         handOver();
       }
@@ -143,6 +158,7 @@ final class PartitionTask implements Runnable {
       progress = reading.read(gatherer);
     } finally {
       handoff.endRead();
+      calls.turn();
     }
     if (progress == null) {
       throw new NullPointerException("read() returned null instead of a Progress");
@@ -154,6 +170,7 @@ final class PartitionTask implements Runnable {
    * Hands over what was gathered, if that is enough for a frame, or was gathered for long enough.
    */
   private void passMore() throws Exception {
+    passCursor();
     if (gatherer.isEmpty()) {
       return;
     }
@@ -172,6 +189,7 @@ final class PartitionTask implements Runnable {
    */
   private void passIdle() throws Exception {
     long wait = idleNanos;
+    passCursor();
     if (!gatherer.isEmpty()) {
       long early = lingerNanos.getAsLong() - (System.nanoTime() - handedOverAt);
       if (early > 0) {
@@ -184,7 +202,15 @@ final class PartitionTask implements Runnable {
     handoff.idle(wait);
   }
 
+  private void passCursor() {
+    byte[] cursor = gatherer.takeCursor();
+    if (cursor != null) {
+      handoff.moveCursor(cursor);
+    }
+  }
+
   private void handOver() {
+    passCursor();
     Columns columns = gatherer.take();
     if (columns != null) {
       handedOverAt = System.nanoTime();
@@ -207,6 +233,7 @@ final class PartitionTask implements Runnable {
     if (now - nextBacklog >= 0 || (nothingNow && !caughtUp)) {
       nextBacklog = now + BACKLOG_NANOS;
       handoff.report(nothingNow, reading.backlog());
+      calls.turn();
     }
     caughtUp = nothingNow;
   }
@@ -215,7 +242,11 @@ final class PartitionTask implements Runnable {
       throws Exception {
     Unsendable decision = reading.unsendable(token, message, error);
     if (decision == Unsendable.SKIP) {
-      LOG.log(Level.WARNING, "skipped: {0}", error.getMessage());
+      LOG.log(
+          Level.WARNING,
+          "stream {0}: skipped: {1}",
+          Field.stream(limits.stream()),
+          error.getMessage());
     }
     return decision;
   }

@@ -11,7 +11,7 @@ import io.headrace.sdk.source.Unsendable;
 import java.util.List;
 import java.util.Optional;
 
-/** A reader of either kind of source. */
+/** A reader of a source of any kind. */
 interface Reading extends AutoCloseable {
   Progress read(Gatherer gatherer) throws Exception;
 
@@ -31,8 +31,8 @@ interface Reading extends AutoCloseable {
     Reading open(String partition, Optional<Position> position) throws Exception;
   }
 
-  /** A reader of a replayable source. */
-  record Replayable(PartitionReader reader) implements Reading {
+  /** A reader of a source that continues after a position. */
+  record Positioned(PartitionReader reader) implements Reading {
     @Override
     public Progress read(Gatherer gatherer) throws Exception {
       return reader.read(gatherer);

@@ -7,6 +7,7 @@ import io.headrace.protocol.v1.IngestResponse;
 import io.headrace.protocol.v1.Welcome;
 import io.headrace.sdk.Settings;
 import io.headrace.sdk.internal.Attempt;
+import io.headrace.sdk.internal.Calls;
 import io.headrace.sdk.internal.Ending;
 import io.headrace.sdk.internal.Reports;
 import io.headrace.sdk.internal.Sdk;
@@ -29,7 +30,8 @@ public final class SourceAttempt extends Attempt<IngestRequest, IngestResponse> 
   public SourceAttempt(
       Source source, Settings settings, Signal signal, BooleanSupplier stopping, Reports reports) {
     super(Methods.INGEST, settings, signal, stopping, reports);
-    this.driver = new SourceDriver(source, settings);
+    this.driver =
+        new SourceDriver(source, settings, new Calls("source " + source.name(), reports, settings));
   }
 
   @Override
@@ -44,6 +46,7 @@ public final class SourceAttempt extends Attempt<IngestRequest, IngestResponse> 
             .addCapabilities(Capability.CAPABILITY_PACE)
             .addCapabilities(Capability.CAPABILITY_HEARTBEAT)
             .addCapabilities(Capability.CAPABILITY_FRAMES)
+            .addCapabilities(Capability.CAPABILITY_CURSORS)
             .setSdk(Sdk.SELF)
             .build();
     return IngestRequest.newBuilder().setHello(hello).build();

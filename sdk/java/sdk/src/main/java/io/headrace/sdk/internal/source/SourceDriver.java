@@ -6,10 +6,12 @@ import io.headrace.sdk.HeadraceException;
 import io.headrace.sdk.InvalidConnectorException;
 import io.headrace.sdk.Position;
 import io.headrace.sdk.Settings;
+import io.headrace.sdk.internal.Calls;
 import io.headrace.sdk.internal.Closing;
 import io.headrace.sdk.internal.Names;
 import io.headrace.sdk.source.RedeliveringSource;
 import io.headrace.sdk.source.ReplayableSource;
+import io.headrace.sdk.source.ResumableSource;
 import io.headrace.sdk.source.Source;
 import java.util.ArrayList;
 import java.util.List;
@@ -30,14 +32,16 @@ public final class SourceDriver implements AutoCloseable {
   private final KnownStarts starts = new KnownStarts();
   private final List<Handoff> abandoned = new ArrayList<>();
   private final ExecutorService calls;
+  private final Calls watched;
 
   /**
    * Checks the source.
    *
    * @throws InvalidConnectorException if its name is not allowed
    */
-  public SourceDriver(Source source, Settings settings) {
+  public SourceDriver(Source source, Settings settings, Calls watched) {
     this.source = source;
+    this.watched = watched;
     this.settings = settings;
     this.name = source.name();
     Names.stream(name, "0");
@@ -59,13 +63,21 @@ public final class SourceDriver implements AutoCloseable {
     return name;
   }
 
+  /** The calls of its methods. */
+  Calls watched() {
+    return watched;
+  }
+
   KnownStarts starts() {
     return starts;
   }
 
   SourceKind kind() {
-    return source instanceof ReplayableSource
-        ? SourceKind.SOURCE_KIND_REPLAYABLE
+    if (source instanceof ReplayableSource) {
+      return SourceKind.SOURCE_KIND_REPLAYABLE;
+    }
+    return source instanceof ResumableSource
+        ? SourceKind.SOURCE_KIND_RESUMABLE
         : SourceKind.SOURCE_KIND_REDELIVERING;
   }
 
@@ -76,7 +88,10 @@ public final class SourceDriver implements AutoCloseable {
   /** How its readers are opened. */
   Reading.Opener opener() {
     if (source instanceof ReplayableSource replayable) {
-      return (partition, position) -> new Reading.Replayable(replayable.open(partition, position));
+      return (partition, position) -> new Reading.Positioned(replayable.open(partition, position));
+    }
+    if (source instanceof ResumableSource resumable) {
+      return (partition, position) -> new Reading.Positioned(resumable.open(partition, position));
     }
     return opener((RedeliveringSource<?>) source);
   }
@@ -105,8 +120,12 @@ public final class SourceDriver implements AutoCloseable {
   @Override
   public void close() {
     calls.shutdownNow();
-    Closing.call(
-        "source " + name, settings.closeTimeout(), settings.threads(), this::idle, source::close);
+    try {
+      Closing.call(
+          "source " + name, settings.closeTimeout(), settings.threads(), this::idle, source::close);
+    } finally {
+      watched.close();
+    }
   }
 
   /** Waits until no method of the source runs. */
@@ -124,7 +143,7 @@ public final class SourceDriver implements AutoCloseable {
     CompletableFuture<T> answer = new CompletableFuture<>();
     calls.execute(
         () -> {
-          try {
+          try (var ignored = watched.enter()) {
             answer.complete(method.call());
           } catch (HeadraceException error) {
             answer.completeExceptionally(error);

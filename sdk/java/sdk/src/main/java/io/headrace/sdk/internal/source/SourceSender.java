@@ -36,6 +36,7 @@ final class SourceSender {
   private final ArrayDeque<IngestRequest> control = new ArrayDeque<>();
   private final ArrayDeque<Stream> due = new ArrayDeque<>();
   private final boolean joins;
+  private final boolean moves;
   private IngestRequest following;
   private boolean muted;
   private boolean nothingOutstanding = true;
@@ -50,6 +51,7 @@ final class SourceSender {
     this.window =
         new Window(credit.getBytes(), credit.getMessages(), welcome.getFrameOverheadBytes());
     this.joins = welcome.getCapabilitiesList().contains(Capability.CAPABILITY_FRAMES);
+    this.moves = welcome.getCapabilitiesList().contains(Capability.CAPABILITY_CURSORS);
     this.metrics = metrics;
     this.sent = sent;
   }
@@ -184,6 +186,11 @@ final class SourceSender {
       return IngestRequest.newBuilder().setFrame(frame).build();
     }
     turnOver(stream);
+    Frame cursor = stream.cursorFrame();
+    if (cursor != null && moves) {
+      makeDue(stream);
+      return IngestRequest.newBuilder().setFrame(cursor).build();
+    }
     CloseStream close = stream.close();
     if (close == null) {
       return null;

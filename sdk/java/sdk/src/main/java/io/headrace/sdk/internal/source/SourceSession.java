@@ -10,6 +10,7 @@ import io.headrace.protocol.v1.OpenStream;
 import io.headrace.protocol.v1.PositionLost;
 import io.headrace.protocol.v1.Reject;
 import io.headrace.protocol.v1.RejectReason;
+import io.headrace.protocol.v1.SourceKind;
 import io.headrace.protocol.v1.Starts;
 import io.headrace.protocol.v1.StreamOpened;
 import io.headrace.protocol.v1.Welcome;
@@ -22,6 +23,7 @@ import io.headrace.sdk.Settings;
 import io.headrace.sdk.internal.Ending;
 import io.headrace.sdk.internal.Names;
 import io.headrace.sdk.internal.Reports;
+import io.headrace.sdk.internal.log.Field;
 import io.headrace.sdk.internal.wire.Call;
 import io.headrace.sdk.internal.wire.Endings;
 import io.headrace.sdk.internal.wire.Signal;
@@ -49,6 +51,9 @@ import java.util.function.BooleanSupplier;
 public final class SourceSession {
   private static final Logger LOG = System.getLogger("io.headrace.sdk");
 
+  /** The largest cursor at a gateway that announces none. */
+  private static final int UNANNOUNCED_CURSOR_BYTES = 4096;
+
   private static final Duration OWNED_RETRY = Duration.ofSeconds(1);
   private static final Duration FIRST_LOST_RETRY = Duration.ofMillis(500);
   private static final Duration MAX_LOST_RETRY = Duration.ofSeconds(30);
@@ -64,6 +69,7 @@ public final class SourceSession {
   private final BooleanSupplier stopping;
   private final Reports reports;
   private final SourceSender sender;
+  private final Repeats repeats;
   private final Map<Integer, Stream> streams = new HashMap<>();
   private final Map<String, Stream> current = new LinkedHashMap<>();
   private final Queue<Stream> changed = new ConcurrentLinkedQueue<>();
@@ -110,6 +116,7 @@ public final class SourceSession {
     this.signal = signal;
     this.stopping = stopping;
     this.reports = reports;
+    this.repeats = new Repeats(reports);
     this.sender = new SourceSender(welcome, settings.metrics(), this::sent);
     this.lingerNanos =
         welcome.hasPace()
@@ -207,10 +214,13 @@ public final class SourceSession {
           .acknowledged(stream.partition, Position.of(answer.getAcknowledged().getSequence()));
     }
     Optional<Position> from = answer.getSkipLost() ? Optional.empty() : resume;
+    if (driver.kind() == SourceKind.SOURCE_KIND_REPLAYABLE) {
+      stream.gave(from);
+    }
     LOG.log(
         Level.INFO,
         "stream {0}: reading {1}",
-        stream.name,
+        Field.stream(stream.name),
         answer.hasEarlier()
             ? "what is not acknowledged"
             : from.map(position -> "after " + position.sequence()).orElse("from the start"));
@@ -220,11 +230,13 @@ public final class SourceSession {
             stream.name,
             stream.id,
             welcome.getMaxFrameBytes(),
+            maxCursorBytes(),
             Math.min(settings.frameBytes(), welcome.getMaxFrameBytes()),
             Math.min(settings.frameMessages(), welcome.getMaxFrameMessages()));
     PartitionTask task =
         new PartitionTask(
             driver.opener(),
+            driver.watched(),
             stream.partition,
             from,
             limits,
@@ -243,10 +255,14 @@ public final class SourceSession {
     }
     Duration retry = Duration.ofMillis(reject.getRetryAfterMs());
     if (reject.getReason() == RejectReason.REJECT_REASON_REOPEN) {
-      LOG.log(Level.INFO, "stream {0}: {1}", stream.name, reject.getMessage());
+      LOG.log(Level.INFO, "stream {0}: {1}", Field.stream(stream.name), reject.getMessage());
       reopen(stream, retry);
     } else if (reject.getReason() == RejectReason.REJECT_REASON_OWNED) {
-      LOG.log(Level.WARNING, "stream {0}: {1}; trying again", stream.name, reject.getMessage());
+      LOG.log(
+          Level.WARNING,
+          "stream {0}: {1}; trying again",
+          Field.stream(stream.name),
+          reject.getMessage());
       reports.failing(stream.name, reject.getMessage());
       reopen(stream, retry.isZero() ? OWNED_RETRY : retry);
     } else {
@@ -296,7 +312,11 @@ public final class SourceSession {
   }
 
   private void positionLost(Stream stream, PositionLostException lost) {
-    LOG.log(Level.WARNING, "stream {0}: position lost: {1}", stream.name, lost.getMessage());
+    LOG.log(
+        Level.WARNING,
+        "stream {0}: position lost: {1}",
+        Field.stream(stream.name),
+        lost.getMessage());
     reports.failing(stream.name, "position lost: " + lost.getMessage());
     PositionLost.Builder message =
         PositionLost.newBuilder()
@@ -311,6 +331,7 @@ public final class SourceSession {
   }
 
   private void sent(Stream stream) {
+    repeats.look(stream);
     if (stream.hasUnacknowledged()) {
       lostInARow.remove(stream.partition);
     }
@@ -385,7 +406,7 @@ public final class SourceSession {
     seen.removeAll(ended);
     if (seen.size() > welcome.getMaxStreams() && !driver.source().takesTurns()) {
       throw new InvalidConnectorException(
-          "source %s: %d partitions, and the gateway allows a session %d streams: split them over several instances"
+          "source %s has %d partitions, but the gateway limits a session to %d: split them over several instances"
               .formatted(driver.name(), seen.size(), welcome.getMaxStreams()));
     }
   }
@@ -466,6 +487,11 @@ public final class SourceSession {
     return streams.values().stream().anyMatch(Stream::hasUnacknowledged);
   }
 
+  private int maxCursorBytes() {
+    int announced = welcome.getMaxCursorBytes();
+    return announced > 0 ? announced : UNANNOUNCED_CURSOR_BYTES;
+  }
+
   // Starts
 
   private void lookAtStarts() {
@@ -488,7 +514,7 @@ public final class SourceSession {
         return;
       }
       try {
-        driver.starts().answered(askedStarts, answer);
+        driver.starts().answered(askedStarts, answer, maxCursorBytes());
       } catch (InvalidConnectorException error) {
         fail(error);
         return;
@@ -588,7 +614,7 @@ public final class SourceSession {
       LOG.log(
           Level.WARNING,
           "stopping, once what was read is acknowledged: {0}",
-          String.valueOf(error.getMessage()));
+          Field.error(error.getMessage()));
     }
     streams.values().stream().filter(Stream::isReading).forEach(stream -> stream.handoff.pause());
     if (!flush) {
@@ -665,7 +691,7 @@ public final class SourceSession {
         LOG.log(
             Level.WARNING,
             "stream {0}: its reader has not returned for {1}: it must return Progress.IDLE when there is nothing",
-            stream.name,
+            Field.stream(stream.name),
             settings.stuck());
         if (stopping.getAsBoolean() || failure != null) {
           driver.abandon(stream.handoff);

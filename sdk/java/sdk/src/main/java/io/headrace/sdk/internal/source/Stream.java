@@ -1,5 +1,6 @@
 package io.headrace.sdk.internal.source;
 
+import com.google.protobuf.ByteString;
 import io.headrace.protocol.v1.Ack;
 import io.headrace.protocol.v1.Backlog;
 import io.headrace.protocol.v1.CloseStream;
@@ -47,8 +48,11 @@ final class Stream {
   private long lentBytes;
   private long lentMessages;
   private long resume = -1;
+  private long floor = -1;
+  private long again;
   private long lastSent = -1;
   private long acknowledged = -1;
+  private long acknowledgedMoves;
   private final ArrayDeque<Token> tokens = new ArrayDeque<>();
   private Backlog reported;
 
@@ -74,12 +78,31 @@ final class Stream {
     if (answer.hasAcknowledged() && answer.getAcknowledged().getEpoch() == epoch) {
       Position known = position(answer.getAcknowledged());
       acknowledged = known.sequence();
+      acknowledgedMoves = answer.getAcknowledged().getMoves();
       handoff.acknowledge(known, List.of());
     }
     if (answer.hasEarlier()) {
       return Optional.of(position(answer.getEarlier()));
     }
     return from;
+  }
+
+  /**
+   * Notes the position that a replayable source was given. With a cursor, it may read again what
+   * follows the cursor.
+   */
+  void gave(Optional<Position> position) {
+    floor = position.filter(p -> p.cursor().isEmpty()).map(Position::sequence).orElse(-1L);
+  }
+
+  /** How many messages it has sent at or before that position, although they were received. */
+  long again() {
+    return again;
+  }
+
+  /** Whether it may still send some. */
+  boolean mayRepeat() {
+    return floor >= 0;
   }
 
   /** Whether its partition is being read, or was. */
@@ -155,6 +178,10 @@ final class Stream {
       tokens.add(new Token(columns.sequence(sent), columns.token(sent)));
     }
     lastSent = columns.sequence(stop - 1);
+    for (int sent = at; sent < stop && columns.sequence(sent) <= floor; sent++) {
+      again++;
+    }
+    floor = lastSent > floor ? -1 : floor;
     at = stop;
     if (at == columns.count()) {
       columns = null;
@@ -186,6 +213,20 @@ final class Stream {
         .setMessages(1)
         .setReadyBytes(Frames.size(columns, id, at, stop))
         .setReadyMessages(stop - at)
+        .build();
+  }
+
+  /** What moves the cursor, if it has moved since the last message was sent; else null. */
+  Frame cursorFrame() {
+    byte[] cursor = columns == null && closed == null && !muted ? handoff.pollCursor() : null;
+    if (cursor == null) {
+      return null;
+    }
+    long place = lastSent >= 0 ? lastSent : Math.max(0, resume);
+    return Frame.newBuilder()
+        .setStreamId(id)
+        .setFirstSequence(place)
+        .setCursor(ByteString.copyFrom(cursor))
         .build();
   }
 
@@ -240,10 +281,13 @@ final class Stream {
   /** Takes an acknowledgement and passes it to the reader; null if it says nothing new. */
   Position acknowledge(Ack.Stream ack) {
     long sequence = ack.getPosition().getSequence();
-    if (ack.getPosition().getEpoch() != epoch || sequence <= acknowledged) {
+    long moves = ack.getPosition().getMoves();
+    boolean moved = sequence == acknowledged && moves > acknowledgedMoves;
+    if (ack.getPosition().getEpoch() != epoch || (sequence <= acknowledged && !moved)) {
       return null;
     }
     acknowledged = sequence;
+    acknowledgedMoves = moves;
     List<Object> covered = new ArrayList<>();
     while (!tokens.isEmpty() && tokens.peek().sequence <= sequence) {
       covered.add(tokens.poll().token);

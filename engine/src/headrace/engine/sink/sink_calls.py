@@ -1,15 +1,26 @@
-"""The error for a failed call that concerns a sink."""
+"""Calls that concern a sink: how they are repeated, and the error for one that failed."""
 
 import grpc
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import NotAtOnce, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
 from headrace.engine.checkpoint.votes import WHAT_TO_DO
+from headrace.engine.sink.options import SinkOptions
 from headrace.engine.wire.connection import Connection, has_reason, to_error
+from headrace.engine.wire.retry import Retry
+from headrace.protocol.v1 import sink_pb2
+
+MAX_PAUSE_S = 1.0
 
 
 class VoteGivenUp(HeadraceError):
     """The query was stopped while it waited for a sink."""
+
+
+def sink_retry(options: SinkOptions, transaction: sink_pb2.Transaction) -> Retry:
+    """Returns how a call about a transaction is repeated; log lines about it name the transaction."""
+    fields: dict[str, object] = {"pipeline": transaction.pipeline, "batch": transaction.batch, "sink": options.sink}
+    return Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=fields)
 
 
 def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: int) -> HeadraceError:
