@@ -7,18 +7,19 @@ import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.List;
-import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.connector.ConnectRecord;
 
 /** What is left of a record that is bad. */
-record BadRecord(byte[] key, byte[] value, Long micros, List<Header> headers) {
-  static BadRecord of(Message message) {
+public record BadRecord(byte[] key, byte[] value, Long micros, List<Header> headers) {
+  /** A message, as it is. */
+  public static BadRecord of(Message message) {
     Instant time = message.eventTime();
     Long micros = time == null ? null : ChronoUnit.MICROS.between(Instant.EPOCH, time);
     return new BadRecord(message.key(), message.value(), micros, message.headers());
   }
 
   /** A record that has no bytes, as it could not be converted: as it prints itself. */
-  static BadRecord of(SourceRecord record) {
+  public static BadRecord of(ConnectRecord<?> record) {
     Long time = record.timestamp();
     Long micros = time != null && Content.isTime(time) ? (Long) (1000 * time) : null;
     byte[] topic = bytes(record.topic());

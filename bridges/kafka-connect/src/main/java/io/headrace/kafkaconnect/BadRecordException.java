@@ -3,7 +3,7 @@ package io.headrace.kafkaconnect;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /** A record that a transform or a converter cannot handle. */
-final class BadRecordException extends ConnectException {
+public final class BadRecordException extends ConnectException {
   private static final long serialVersionUID = 1;
 
   /**
@@ -11,7 +11,7 @@ final class BadRecordException extends ConnectException {
    *
    * @param property the property of the transform or converter
    */
-  BadRecordException(String property, RuntimeException cause) {
+  public BadRecordException(String property, RuntimeException cause) {
     super(property + ": " + cause, cause);
   }
 }

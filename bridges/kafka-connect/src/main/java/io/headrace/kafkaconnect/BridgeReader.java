@@ -12,7 +12,7 @@ import java.util.List;
 
 /** Sends what the log has after a position. */
 final class BridgeReader implements PartitionReader {
-  private static final int MOST = 512;
+  private static final int MAX_ENTRIES = 512;
 
   /** What must be attended to on the thread that reads. */
   interface Attendance {
@@ -49,6 +49,7 @@ final class BridgeReader implements PartitionReader {
     this.resumed = resumed;
     this.forget = forget;
     this.waitMillis = waitMillis;
+    log.beginSession();
   }
 
   @Override
@@ -58,7 +59,7 @@ final class BridgeReader implements PartitionReader {
     }
     cutting = false;
     host.attend();
-    List<Entry> entries = log.after(read, MOST);
+    List<Entry> entries = log.after(read, MAX_ENTRIES);
     Entry last = null;
     for (Entry entry : entries) {
       if (batch.isFull() || cutting) {
@@ -72,15 +73,14 @@ final class BridgeReader implements PartitionReader {
         last = entry;
       }
     }
+    Cursor.Limits limits = new Cursor.Limits(batch.maxCursorBytes(), forget);
     if (last != null) {
-      log.cursor(last, forget).ifPresent(batch::cursor);
+      log.cursor(last, limits).ifPresent(batch::cursor);
     }
-    if (!entries.isEmpty()) {
+    if (!entries.isEmpty() || log.fill()) {
       return Progress.MORE;
     }
-    if (log.mark()) {
-      return Progress.MORE;
-    }
+    log.loneCursor(limits).ifPresent(batch::cursor);
     if (batch.isEmpty()) {
       log.await(read, waitMillis);
     }
@@ -107,6 +107,7 @@ final class BridgeReader implements PartitionReader {
       return Unsendable.FAIL;
     }
     log.leaveOut(message.sequence());
+    log.beginSession();
     return Unsendable.SKIP;
   }
 }

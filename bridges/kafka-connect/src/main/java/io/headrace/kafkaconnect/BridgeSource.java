@@ -40,7 +40,7 @@ final class BridgeSource implements ReplayableSource {
 
   @Override
   public void reportTo(Reporter reporter) {
-    host.reportTo(reporter);
+    host.health().reportTo(reporter);
   }
 
   @Override
@@ -54,10 +54,27 @@ final class BridgeSource implements ReplayableSource {
               .formatted(acknowledged),
           acknowledged + 1);
     }
-    host.resume(position);
+    options
+        .secrets()
+        .within(
+            () -> {
+              host.resume(position);
+              return null;
+            });
     long resumed = position.map(Position::sequence).orElse(0L);
     return new BridgeReader(
-        host::attend, log, badRecords, resumed, options.forgetPartitions(), WAIT_MILLIS);
+        this::attend, log, badRecords, resumed, options.forgetPartitions(), WAIT_MILLIS);
+  }
+
+  /** What it throws ends the connector, and is in its log and in its health. */
+  private void attend() throws Exception {
+    options
+        .secrets()
+        .within(
+            () -> {
+              host.attend();
+              return null;
+            });
   }
 
   @Override

@@ -49,7 +49,7 @@ final class Confirmations implements Runnable, AutoCloseable {
           try {
             task.confirm(records);
           } catch (Throwable error) { // whatever it is, others must be told
-            LOG.warn("{}: it was told of {} records", task.name(), records.size(), error);
+            LOG.warn("{}: records that it was told of: {}", task.name(), records.size(), error);
           }
         });
   }

@@ -8,7 +8,9 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.kafka.common.config.ConfigException;
@@ -19,17 +21,19 @@ import org.apache.kafka.common.config.provider.EnvVarConfigProvider;
 import org.apache.kafka.common.config.provider.FileConfigProvider;
 
 /** The properties of a connector, as a standalone worker of Connect reads them. */
-final class ConnectorFile {
+public final class ConnectorFile {
   private static final Pattern VARIABLE = Pattern.compile("\\$\\{([^}:]+):([^}]*)}");
 
   private final Map<String, String> properties;
+  private final Set<String> resolved;
 
-  private ConnectorFile(Map<String, String> properties) {
+  private ConnectorFile(Map<String, String> properties, Set<String> resolved) {
     this.properties = properties;
+    this.resolved = resolved;
   }
 
   /** Reads a file, and replaces what {@code ${provider:path:key}} stands for. */
-  static ConnectorFile read(Path path, PluginPath plugins) {
+  public static ConnectorFile read(Path path, PluginPath plugins) {
     Properties read = new Properties();
     try (Reader reader = Files.newBufferedReader(path)) {
       read.load(reader);
@@ -42,15 +46,18 @@ final class ConnectorFile {
     return of(given, plugins);
   }
 
-  static ConnectorFile of(Map<String, String> given, PluginPath plugins) {
-    ConnectorFile raw = new ConnectorFile(new TreeMap<>(given));
+  public static ConnectorFile of(Map<String, String> given, PluginPath plugins) {
+    ConnectorFile raw = new ConnectorFile(new TreeMap<>(given), Set.of());
     Map<String, ConfigProvider> providers = providers(raw, plugins);
     try {
-      ConfigTransformer transformer = new ConfigTransformer(providers);
+      Set<String> values = new TreeSet<>();
+      Map<String, ConfigProvider> noting = new LinkedHashMap<>();
+      providers.forEach((name, provider) -> noting.put(name, new NotingProvider(provider, values)));
+      ConfigTransformer transformer = new ConfigTransformer(noting);
       Map<String, String> resolved = new TreeMap<>();
       given.forEach((name, value) -> resolved.put(name, resolved(name, value, transformer)));
       resolved.forEach((name, value) -> requireResolved(name, value, providers));
-      return new ConnectorFile(resolved);
+      return new ConnectorFile(resolved, values);
     } finally {
       for (ConfigProvider provider : providers.values()) {
         closeQuietly(provider);
@@ -100,23 +107,28 @@ final class ConnectorFile {
     }
   }
 
+  /** What providers gave, which may be secret. */
+  Set<String> resolved() {
+    return resolved;
+  }
+
   /** The value of a property, or null. */
-  String get(String name) {
+  public String get(String name) {
     return properties.get(name);
   }
 
-  String get(String name, String otherwise) {
+  public String get(String name, String otherwise) {
     return properties.getOrDefault(name, otherwise);
   }
 
   /** The names in a property, between commas. */
-  List<String> list(String name) {
+  public List<String> list(String name) {
     String value = get(name, "").strip();
     return value.isEmpty() ? List.of() : List.of(value.split("\\s*,\\s*"));
   }
 
   /** The properties below a prefix, without it. */
-  Map<String, String> below(String prefix) {
+  public Map<String, String> below(String prefix) {
     Map<String, String> found = new TreeMap<>();
     properties.forEach(
         (name, value) -> {
@@ -128,11 +140,11 @@ final class ConnectorFile {
   }
 
   /** All, as the connector gets them. */
-  Map<String, String> all() {
+  public Map<String, String> all() {
     return new TreeMap<>(properties);
   }
 
-  String connectorClass() {
+  public String connectorClass() {
     String name = get("connector.class");
     if (name == null) {
       throw new ConfigException(
@@ -142,7 +154,7 @@ final class ConnectorFile {
   }
 
   /** How many tasks there may be. */
-  int mostTasks() {
+  public int mostTasks() {
     String text = get("tasks.max", "1");
     try {
       int most = Integer.parseInt(text);

@@ -15,8 +15,8 @@ record Content(byte[] key, byte[] value, Long timestamp, List<Header> headers) {
   /** The header with the topic of a record. */
   static final String TOPIC = "connect.topic";
 
-  /** The header of a message that only carries a cursor. */
-  static final String MARKER = "connect.marker";
+  /** The header of a message that only fills a micro-batch. */
+  static final String FILLER = "connect.marker";
 
   /** The years 1 to 9999, in milliseconds since 1970. */
   private static final long FIRST_MILLI = -62_135_596_800_000L;
@@ -28,8 +28,8 @@ record Content(byte[] key, byte[] value, Long timestamp, List<Header> headers) {
     return millis >= FIRST_MILLI && millis <= LAST_MILLI;
   }
 
-  static Content marker() {
-    return new Content(null, null, null, List.of(new Header(MARKER, null)));
+  static Content filler() {
+    return new Content(null, null, null, List.of(new Header(FILLER, null)));
   }
 
   long bytes() {

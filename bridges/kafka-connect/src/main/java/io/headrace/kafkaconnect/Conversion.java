@@ -4,11 +4,8 @@ import io.headrace.sdk.Header;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
-import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.Converter;
@@ -16,10 +13,7 @@ import org.apache.kafka.connect.storage.HeaderConverter;
 
 /** Transforms records, and converts their keys, values and headers. */
 final class Conversion {
-  private static final String JSON = "org.apache.kafka.connect.json.JsonConverter";
-  private static final String SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter";
-
-  private final Transforms transforms;
+  private final Transforms<SourceRecord> transforms;
   private final Converter key;
   private final Converter value;
   private final HeaderConverter headers;
@@ -33,27 +27,11 @@ final class Conversion {
    */
   Conversion(ConnectorFile file, PluginPath plugins, List<String> silent, BadRecords badRecords) {
     this.transforms = Transforms.of(file, plugins);
-    this.key = converter("key.converter", true, file, plugins);
-    this.value = converter("value.converter", false, file, plugins);
-    this.headers =
-        plugins.make(
-            "header.converter", file.get("header.converter", SIMPLE), HeaderConverter.class);
-    Map<String, Object> settings = new HashMap<>(file.below("header.converter."));
-    settings.put("converter.type", "header");
-    headers.configure(settings);
+    this.key = Converters.ofKeys(file, plugins);
+    this.value = Converters.ofValues(file, plugins);
+    this.headers = Converters.ofHeaders(file, plugins);
     this.silent = silent;
     this.badRecords = badRecords;
-  }
-
-  private static Converter converter(
-      String property, boolean isKey, ConnectorFile file, PluginPath plugins) {
-    Converter converter = plugins.make(property, file.get(property, JSON), Converter.class);
-    try {
-      converter.configure(file.below(property + "."), isKey);
-    } catch (ConfigException error) {
-      throw new ConfigException(property + ": " + error.getMessage());
-    }
-    return converter;
   }
 
   /**

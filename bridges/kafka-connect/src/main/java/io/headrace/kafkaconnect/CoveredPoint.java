@@ -23,11 +23,11 @@ final class CoveredPoint {
     this.offsets = offsets.copy();
   }
 
-  /** A record, or a marker, is the next one. */
+  /** A record, or a filler, is the next one. */
   void pass(Entry entry) {
     passedSequence = entry.sequence;
     passedOrder = entry.order;
-    if (!entry.isMarker()) {
+    if (!entry.isFiller()) {
       Entry before = since.remove(entry.partition());
       if (before != null && !before.isComplete()) {
         incomplete--;

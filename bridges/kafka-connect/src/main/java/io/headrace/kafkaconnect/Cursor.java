@@ -21,18 +21,24 @@ import java.util.zip.InflaterInputStream;
  * @param order the last record that they cover, also of records that were not sent
  * @param exact whether the record that follows the offsets is always the message that follows
  *     {@code sequence}
- * @param barrier whether {@code sequence} is a barrier, which may not be acknowledged yet
+ * @param barrier whether {@code sequence} is the first message behind which all is the same again
  * @param offsets the offsets
  */
 record Cursor(
     long sequence, long run, long order, boolean exact, boolean barrier, Offsets offsets) {
-  /** The bytes that a cursor may have. */
-  static final int LONGEST = 4096;
+  /**
+   * How long a cursor may be.
+   *
+   * @param most its bytes, at most
+   * @param forget whether it may leave out the oldest source partitions if there are too many
+   */
+  record Limits(int most, boolean forget) {}
 
   /** Where a connector begins that was never read. */
   static final Cursor NONE = new Cursor(0, 0, 0, false, false, new Offsets());
 
-  byte[] encoded() {
+  /** As bytes, compressed if they are more than a number. */
+  byte[] encoded(int most) {
     List<Object> pairs = new ArrayList<>();
     offsets.values().forEach(one -> pairs.add(List.of(one.partition(), one.offset())));
     Map<String, Object> whole = new LinkedHashMap<>();
@@ -43,20 +49,21 @@ record Cursor(
     whole.put("barrier", barrier);
     whole.put("offsets", pairs);
     byte[] json = Offsets.json(whole);
-    return json.length <= LONGEST ? json : deflated(json);
+    return json.length <= most ? json : deflated(json);
   }
 
   /** As bytes, without the oldest partitions if there is no room for all and that is allowed. */
-  byte[] fitted(boolean forget) {
-    byte[] whole = encoded();
-    if (whole.length <= LONGEST) {
+  byte[] fitted(Limits limits) {
+    int most = limits.most();
+    byte[] whole = encoded(most);
+    if (whole.length <= most) {
       return whole;
     }
     int fits = 0;
-    int many = forget ? offsets.size() : 1;
+    int many = limits.forget() ? offsets.size() : 1;
     while (many - fits > 1) {
       int middle = (fits + many) / 2;
-      if (withNewest(middle).encoded().length <= LONGEST) {
+      if (withNewest(middle).encoded(most).length <= most) {
         fits = middle;
       } else {
         many = middle;
@@ -64,11 +71,11 @@ record Cursor(
     }
     if (fits == 0) {
       throw new IllegalStateException(
-          ("the offsets of %d source partitions have %d bytes, and a cursor holds %d: give the connector fewer tables"
+          ("the offsets have %d bytes (source partitions: %d), and a cursor holds %d: give the connector fewer tables"
                   + " or files, run a second one for the others, or set forget_partitions")
-              .formatted(offsets.size(), whole.length, LONGEST));
+              .formatted(whole.length, offsets.size(), most));
     }
-    return withNewest(fits).encoded();
+    return withNewest(fits).encoded(most);
   }
 
   private Cursor withNewest(int partitions) {

@@ -19,7 +19,7 @@ import java.util.List;
 import java.util.Map;
 
 /** A folder of dead letters, which {@code headrace dead-letters} lists and replays. */
-final class DeadLetters {
+public final class DeadLetters {
   private static final DateTimeFormatter STAMP =
       DateTimeFormatter.ofPattern("yyyyMMdd'T'HHmmss.SSSSSS'Z'").withZone(ZoneOffset.UTC);
 

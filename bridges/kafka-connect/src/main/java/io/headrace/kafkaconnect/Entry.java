@@ -6,7 +6,7 @@ import java.util.Objects;
 import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 
-/** A record of a task in the {@link RecordLog}, or a marker. Guarded by the lock of the log. */
+/** A record of a task in the {@link RecordLog}, or a filler. Guarded by the lock of the log. */
 final class Entry {
   /** Objects of a record that are not counted by the bytes of its key and value. */
   static final long OVERHEAD = 1000;
@@ -16,13 +16,12 @@ final class Entry {
   private final String partition;
   private final Optional<Content> content;
   private boolean complete;
-  private boolean barrier;
   private boolean leftOut;
 
   /** The message; for a record that is not sent, the message before. */
   long sequence;
 
-  /** The place among all records; for a marker, the record before. */
+  /** The place among all records; for a filler, the record before. */
   long order;
 
   /** When it was appended, in nanoseconds of the log's clock. */
@@ -57,26 +56,11 @@ final class Entry {
     return entry;
   }
 
-  /** A message without a record, since only a message can carry a cursor. */
-  static Entry marker() {
-    Entry entry = new Entry(null, null, null, Optional.of(Content.marker()));
+  /** A message without a record, for a micro-batch that would lack one. */
+  static Entry filler() {
+    Entry entry = new Entry(null, null, null, Optional.of(Content.filler()));
     entry.complete = true;
-    entry.endsFrame = true;
     return entry;
-  }
-
-  /**
-   * A marker that is sent alone, when everything before it is acknowledged, and before anything
-   * that follows: its cursor holds whatever the records before it become when they are read again.
-   */
-  static Entry barrier() {
-    Entry entry = marker();
-    entry.barrier = true;
-    return entry;
-  }
-
-  void giveUpBarrier() {
-    barrier = false;
   }
 
   /** It cannot be sent, and is skipped or a dead letter. */
@@ -88,11 +72,7 @@ final class Entry {
     return leftOut;
   }
 
-  boolean isBarrier() {
-    return barrier;
-  }
-
-  boolean isMarker() {
+  boolean isFiller() {
     return record == null;
   }
 
@@ -129,8 +109,8 @@ final class Entry {
 
   /** Whether it and another one cannot be told apart by their offsets. */
   boolean isBeside(Entry other) {
-    return !isMarker()
-        && !other.isMarker()
+    return !isFiller()
+        && !other.isFiller()
         && partition.equals(other.partition)
         && offset() != null
         && Objects.equals(offset(), other.offset());
@@ -142,7 +122,7 @@ final class Entry {
 
   /** Whether the connector would begin a snapshot again, rather than continue after this record. */
   boolean isOfSnapshot() {
-    return !isMarker() && isOfSnapshot(offset());
+    return !isFiller() && isOfSnapshot(offset());
   }
 
   /** Whether a connector would begin a snapshot again at an offset, as Debezium writes them. */

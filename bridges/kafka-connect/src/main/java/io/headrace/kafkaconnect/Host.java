@@ -1,7 +1,6 @@
 package io.headrace.kafkaconnect;
 
 import io.headrace.sdk.Position;
-import io.headrace.sdk.Reporter;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -11,7 +10,6 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.LongSupplier;
 import org.apache.kafka.common.config.ConfigException;
-import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.source.SourceConnector;
 import org.apache.kafka.connect.source.SourceConnectorContext;
 import org.apache.kafka.connect.source.SourceTask;
@@ -40,8 +38,7 @@ final class Host implements AutoCloseable {
   private final AtomicReference<Exception> raised = new AtomicReference<>();
   private final UnreadMetrics metrics = new UnreadMetrics();
   private final String version;
-  private volatile Reporter reporter;
-  private String reported = "";
+  private final Health health;
   private Optional<SourceConnector> connector = Optional.empty();
   private Context context = new Context();
   private List<TaskRunner> tasks = List.of();
@@ -58,6 +55,7 @@ final class Host implements AutoCloseable {
     this.loader = options.plugins().loaderOf(options.file().connectorClass());
     SourceConnector made = make();
     this.version = "%s %s".formatted(made.getClass().getSimpleName(), made.version());
+    this.health = new Health(options.secrets());
     this.confirmations = new Confirmations(log);
     confirmations.start();
   }
@@ -73,8 +71,9 @@ final class Host implements AutoCloseable {
     return version;
   }
 
-  void reportTo(Reporter to) {
-    reporter = to;
+  /** What it says of itself. */
+  Health health() {
+    return health;
   }
 
   /** Begins at a position, unless everything after it is in the log of a connector that runs. */
@@ -108,6 +107,9 @@ final class Host implements AutoCloseable {
       return;
     }
     for (TaskRunner task : tasks) {
+      if (task.failure().orElse(null) instanceof ConfigException invalid) {
+        throw invalid; // it is the same at each start
+      }
       if (task.failure().isPresent()) {
         failed(task.name(), task.failure().get());
         return;
@@ -183,7 +185,7 @@ final class Host implements AutoCloseable {
     tasks = List.copyOf(runners);
     configured = configurations;
     tasks.forEach(TaskRunner::start);
-    LOG.info("started with {} tasks", tasks.size());
+    LOG.info("started, tasks: {}", tasks.size());
   }
 
   private TaskRunner task(Class<?> type, Map<String, String> configuration, int number)
@@ -196,7 +198,7 @@ final class Host implements AutoCloseable {
         new Conversion(
             options.file(), options.plugins(), options.silentTopics(), options.badRecords());
     String name = "task %d of %s".formatted(number, options.source());
-    return new TaskRunner(name, task, settings, loader, conversion, log, repeats, this::report);
+    return new TaskRunner(name, task, settings, loader, conversion, log, repeats, health::waits);
   }
 
   private void failed(String who, Throwable error) throws InterruptedException {
@@ -207,8 +209,8 @@ final class Host implements AutoCloseable {
     String said =
         "%s failed, and starts again in %d s: %s"
             .formatted(who, delay / 1_000_000_000L, described(error));
-    LOG.warn(said, error);
-    report(said);
+    LOG.warn(options.secrets().masked(said), options.secrets().masked(error));
+    health.waits(said);
   }
 
   /** An error with its first cause, which is what most libraries say something in. */
@@ -218,18 +220,6 @@ final class Host implements AutoCloseable {
       first = first.getCause();
     }
     return first == error ? error.toString() : "%s: %s".formatted(error, first);
-  }
-
-  private synchronized void report(String waits) {
-    if (reporter == null || waits.equals(reported)) {
-      return;
-    }
-    reported = waits;
-    if (waits.isEmpty()) {
-      reporter.running();
-    } else {
-      reporter.waiting(waits);
-    }
   }
 
   private void stopTasks() throws InterruptedException {
@@ -245,7 +235,7 @@ final class Host implements AutoCloseable {
     if (connector.isPresent()) {
       SourceConnector running = connector.get();
       connector = Optional.empty();
-      context.over = true;
+      context.end();
       raised.set(null);
       stop(running);
     }
@@ -282,27 +272,9 @@ final class Host implements AutoCloseable {
     metrics.close();
   }
 
-  private final class Context implements SourceConnectorContext {
-    /** A thread of a connector may outlive it, and does not speak for the next one. */
-    private volatile boolean over;
-
-    @Override
-    public void requestTaskReconfiguration() {
-      if (!over) {
-        reconfigure.set(true);
-      }
-    }
-
-    @Override
-    public void raiseError(Exception error) {
-      if (!over) {
-        raised.compareAndSet(null, error);
-      }
-    }
-
-    @Override
-    public PluginMetrics pluginMetrics() {
-      return metrics;
+  private final class Context extends ConnectorRequests implements SourceConnectorContext {
+    Context() {
+      super(reconfigure, raised, metrics);
     }
 
     @Override

@@ -13,10 +13,12 @@ import java.util.Optional;
  * @param file the properties of the connector
  * @param replay what follows an offset of it
  * @param memory how many bytes may be unacknowledged
+ * @param database what the bridge looks at itself; empty if it does not know the connector's
  * @param completeAfter when an offset that nothing follows counts as complete
  * @param silentTopics beginnings of topics whose records only move the offset
  * @param forgetPartitions whether a cursor that is too long forgets the oldest partitions
  * @param badRecords what happens to records that cannot be sent
+ * @param secrets what nobody may see of the properties
  */
 record Options(
     String source,
@@ -24,10 +26,13 @@ record Options(
     ConnectorFile file,
     Replay replay,
     long memory,
+    Optional<Database> database,
     Duration completeAfter,
     List<String> silentTopics,
     boolean forgetPartitions,
-    BadRecords badRecords) {
+    BadRecords badRecords,
+    Secrets secrets) {
+  private static final long MAX_WAL = 1L << 30;
 
   /** Of the manifest {@code kafka-connect}: the properties are in a file. */
   static Options of(Parameters given) {
@@ -48,20 +53,30 @@ record Options(
 
   private static Options of(Parameters given, PluginPath plugins, ConnectorFile file) {
     String source = given.text("source");
+    Secrets secrets = Secrets.of(file, plugins);
     return new Options(
         source,
         plugins,
         file,
         Replay.of(given.text("replay"), file.connectorClass()),
         given.number("memory").longValue(),
+        KnownDatabases.of(file, plugins, maxWal(given)),
         Duration.ofMillis(given.millis("complete_after")),
         given.list("silent_topics"),
         given.flag("forget_partitions"),
-        badRecords(source, given, file));
+        badRecords(source, given, file, secrets),
+        secrets);
+  }
+
+  /** How many bytes of its log a server may keep for the connector. */
+  private static long maxWal(Parameters given) {
+    Number most = given.number("max_wal");
+    return most == null ? MAX_WAL : most.longValue();
   }
 
   /** By the parameters of all sources, or else by {@code errors.tolerance}. */
-  private static BadRecords badRecords(String source, Parameters given, ConnectorFile file) {
+  private static BadRecords badRecords(
+      String source, Parameters given, ConnectorFile file, Secrets secrets) {
     Optional<Path> folder = Optional.ofNullable(given.text("dead_letters")).map(Path::of);
     String said = given.text("bad_records");
     if (said == null) {
@@ -77,6 +92,7 @@ record Options(
         policy,
         policy == BadRecords.Policy.DEAD_LETTER
             ? folder.map(path -> new DeadLetters(path, source))
-            : Optional.empty());
+            : Optional.empty(),
+        secrets);
   }
 }

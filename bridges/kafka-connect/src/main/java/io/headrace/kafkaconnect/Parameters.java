@@ -9,37 +9,37 @@ import java.util.Map;
  *
  * @param values the values by name
  */
-record Parameters(Map<String, Object> values) {
+public record Parameters(Map<String, Object> values) {
   /** The variable that contains them, as JSON. */
   static final String VARIABLE = "HEADRACE_PARAMETERS";
 
   @SuppressWarnings("unchecked")
-  static Parameters of(String json) {
+  public static Parameters of(String json) {
     return new Parameters(
         (Map<String, Object>) Offsets.parsed(json.getBytes(StandardCharsets.UTF_8)));
   }
 
   /** A value as text; null if there is none. */
-  String text(String name) {
+  public String text(String name) {
     Object value = values.get(name);
     return value == null ? null : value.toString();
   }
 
-  Number number(String name) {
+  public Number number(String name) {
     return (Number) values.get(name);
   }
 
   /** A duration in milliseconds. */
-  long millis(String name) {
+  public long millis(String name) {
     return Math.round(1000 * number(name).doubleValue());
   }
 
-  boolean flag(String name) {
+  public boolean flag(String name) {
     return Boolean.TRUE.equals(values.get(name));
   }
 
   @SuppressWarnings("unchecked")
-  List<String> list(String name) {
+  public List<String> list(String name) {
     Object value = values.get(name);
     return value == null ? List.of() : (List<String>) value;
   }

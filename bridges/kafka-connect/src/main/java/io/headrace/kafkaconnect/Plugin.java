@@ -14,7 +14,9 @@ import java.util.concurrent.Callable;
  * Jackson, protobuf or Guava do not meet the bridge's. Only what both sides talk through is shared:
  * the interface of Connect, Kafka's clients and SLF4J.
  */
-final class Plugin extends URLClassLoader {
+public final class Plugin extends URLClassLoader {
+  private static final String SERVICES = "META-INF/services/";
+
   private static final List<String> SHARED = List.of("org.apache.kafka.", "org.slf4j.");
 
   /** Packages of Kafka that are plugins themselves, in whatever version a plugin brings. */
@@ -48,7 +50,7 @@ final class Plugin extends URLClassLoader {
         try {
           found = findClass(name);
         } catch (ClassNotFoundException absent) {
-          // The plugin lacks the class; the bridge may have it.
+          // The plugin lacks the class; the bridge may contain it.
         }
       }
       return found != null ? found : super.loadClass(name, resolve);
@@ -64,8 +66,22 @@ final class Plugin extends URLClassLoader {
   @Override
   public Enumeration<URL> getResources(String name) throws IOException {
     List<URL> found = new ArrayList<>(Collections.list(findResources(name)));
-    found.addAll(Collections.list(getParent().getResources(name)));
+    if (!isOwnService(name)) {
+      found.addAll(Collections.list(getParent().getResources(name)));
+    }
     return Collections.enumeration(found);
+  }
+
+  /**
+   * Whether a resource lists the providers of an interface of the plugin's own: the bridge's
+   * providers implement the bridge's version of it, and a service loader would fail at them.
+   */
+  private boolean isOwnService(String name) {
+    if (!name.startsWith(SERVICES)) {
+      return false;
+    }
+    String service = name.substring(SERVICES.length());
+    return has(service) && !isShared(service);
   }
 
   /** Whether a class has its own jar here, rather than in the bridge. */
@@ -82,7 +98,7 @@ final class Plugin extends URLClassLoader {
    * Calls what belongs to a loader with it as the context class loader, by which many libraries
    * look for services, also in constructors.
    */
-  static <T> T within(ClassLoader loader, Callable<T> call) throws Exception {
+  public static <T> T within(ClassLoader loader, Callable<T> call) throws Exception {
     Thread thread = Thread.currentThread();
     ClassLoader before = thread.getContextClassLoader();
     thread.setContextClassLoader(loader);

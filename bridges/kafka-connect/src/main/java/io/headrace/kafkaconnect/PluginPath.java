@@ -12,7 +12,7 @@ import java.util.stream.Stream;
 import org.apache.kafka.common.config.ConfigException;
 
 /** The plugins of a plugin path, each isolated from the others, and the bridge's own classes. */
-final class PluginPath {
+public final class PluginPath {
   private static final ClassLoader BRIDGE = PluginPath.class.getClassLoader();
 
   private final List<Plugin> plugins;
@@ -25,7 +25,7 @@ final class PluginPath {
    * Finds the plugins in folders. A folder with jars is a plugin; otherwise each folder and each
    * jar in it is one, as in Connect.
    */
-  static PluginPath of(List<Path> folders) {
+  public static PluginPath of(List<Path> folders) {
     List<Plugin> found = new ArrayList<>();
     for (Path folder : folders) {
       if (!Files.isDirectory(folder)) {
@@ -47,7 +47,7 @@ final class PluginPath {
   }
 
   /** The class loader that a class is loaded by. */
-  ClassLoader loaderOf(String className) {
+  public ClassLoader loaderOf(String className) {
     for (Plugin plugin : plugins) {
       if (plugin.has(className)) {
         return plugin;
@@ -61,7 +61,7 @@ final class PluginPath {
    *
    * @param property the property that names the class, for errors
    */
-  <T> T make(String property, String className, Class<T> type) {
+  public <T> T make(String property, String className, Class<T> type) {
     if (className == null || className.isBlank()) {
       throw new ConfigException(
           "%s is missing: name a %s by its whole class name"

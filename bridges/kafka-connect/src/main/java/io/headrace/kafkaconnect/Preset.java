@@ -22,6 +22,9 @@ final class Preset {
   static Map<String, String> properties(String name, Parameters given) {
     return switch (name) {
       case "debezium-postgresql" -> postgresql(given);
+      case "debezium-mariadb" ->
+          withHistory(given, "io.debezium.connector.mariadb.MariaDbConnector");
+      case "debezium-mysql" -> withHistory(given, "io.debezium.connector.mysql.MySqlConnector");
       default -> throw new ConfigException("there is no preset %s".formatted(name));
     };
   }
@@ -43,6 +46,34 @@ final class Preset {
     return made;
   }
 
+  /** MariaDB or MySQL: older changes are read by the definitions of the tables at their time. */
+  private static Map<String, String> withHistory(Parameters given, String connectorClass) {
+    Map<String, String> made = debezium(given);
+    made.put("connector.class", connectorClass);
+    made.put("database.server.id", given.text("server_id"));
+    // A table in the captured server would wait for the lock of the snapshot that writes it.
+    Path history = history(given).toAbsolutePath();
+    made.put("schema.history.internal", "io.debezium.storage.file.history.FileSchemaHistory");
+    made.put("schema.history.internal.file.filename", history.toString());
+    made.put("schema.history.internal.store.only.captured.tables.ddl", "true");
+    made.put("include.schema.changes", "false");
+    return made;
+  }
+
+  /** The file of the definitions: what is in the temporary folder would not outlive the machine. */
+  private static Path history(Parameters given) {
+    String named = given.text("history");
+    if (named != null) {
+      return Path.of(named);
+    }
+    String state = System.getenv("XDG_STATE_HOME");
+    Path folder =
+        state == null || state.isBlank()
+            ? Path.of(System.getProperty("user.home"), ".local", "state")
+            : Path.of(state);
+    return folder.resolve("headrace").resolve(given.text("source") + ".history");
+  }
+
   /** What all connectors of Debezium have: the row after a change, and no row after a delete. */
   private static Map<String, String> debezium(Parameters given) {
     Map<String, String> made = new TreeMap<>();
@@ -58,6 +89,8 @@ final class Preset {
     made.put("heartbeat.interval.ms", String.valueOf(given.millis("heartbeat")));
     made.put("poll.interval.ms", "20");
     made.put("tombstones.on.delete", "false");
+    // The default is a scale and bytes in Base64; a double would lose digits.
+    made.put("decimal.handling.mode", "string");
     made.put("key.converter.schemas.enable", "false");
     made.put("value.converter.schemas.enable", "false");
     made.put("transforms", "time, row");

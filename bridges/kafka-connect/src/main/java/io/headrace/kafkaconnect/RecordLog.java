@@ -1,14 +1,12 @@
 package io.headrace.kafkaconnect;
 
 import io.headrace.sdk.Position;
+import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
-import java.util.TreeMap;
 import java.util.function.BooleanSupplier;
 import java.util.function.LongSupplier;
 
@@ -19,6 +17,11 @@ import java.util.function.LongSupplier;
  * position.
  */
 final class RecordLog {
+  /** How often a cursor moves without a message, at most. */
+  private static final long MIN_BETWEEN = Duration.ofSeconds(1).toNanos();
+
+  private static final long NO_BARRIER = -1;
+
   private final Replay replay;
   private final long limit;
   private final LongSupplier nanos;
@@ -29,7 +32,8 @@ final class RecordLog {
   private Successors successors = new Successors(new Offsets());
   private CoveredPoint sent = new CoveredPoint(0, new Offsets());
   private CoveredPoint acknowledged = sent;
-  private Markers markers;
+  private Filling filling;
+  private Unconfirmed unconfirmed;
   private Optional<Position> resumed = Optional.empty();
   private boolean begun;
 
@@ -48,16 +52,20 @@ final class RecordLog {
   /** The last message that may be another one when it is read again. */
   private long inexact;
 
-  /** The last message behind which everything is the same when it is read again. */
-  private long barrier;
+  /**
+   * Everything after this message is the same when it is read again. The log sends nothing after it
+   * until the checkpoint contains a cursor that marks it.
+   */
+  private long barrier = NO_BARRIER;
 
-  /** Acknowledged, in order, but by no cursor that covers them; of equal offsets, the last one. */
-  private final TreeMap<Long, Entry> unconfirmed = new TreeMap<>();
+  private boolean barrierHolds;
 
-  /** The last one of each partition that was not sent, if it is among them. */
-  private final Map<String, Entry> unsent = new HashMap<>();
+  /** The last record that a cursor of this session covers, and when the last one moved alone. */
+  private long toldOrder;
 
-  private long confirmedOrder;
+  private Optional<Long> toldAt = Optional.empty();
+  private boolean barrierTold;
+
   private boolean closed;
 
   /**
@@ -74,7 +82,8 @@ final class RecordLog {
     this.completeNanos = completeNanos;
     this.nanos = nanos;
     this.runs = runs;
-    this.markers = new Markers(nanos.getAsLong());
+    this.filling = new Filling(nanos.getAsLong());
+    this.unconfirmed = new Unconfirmed(replay);
   }
 
   /** Begins anew after a position, at the offsets of its cursor. */
@@ -87,7 +96,8 @@ final class RecordLog {
     successors = new Successors(cursor.offsets());
     sent = new CoveredPoint(last, cursor.offsets());
     acknowledged = new CoveredPoint(last, cursor.offsets());
-    markers = new Markers(nanos.getAsLong());
+    filling = new Filling(nanos.getAsLong());
+    unconfirmed = new Unconfirmed(replay);
     resumed = position;
     begun = true;
     snapshotting.clear();
@@ -101,14 +111,14 @@ final class RecordLog {
             });
     run = runs.getAsLong();
     order = 0;
-    confirmedOrder = 0;
     weight = 0;
-    inexact = same || position.isEmpty() ? 0 : last;
-    barrier = same && cursor.barrier() && cursor.sequence() == arrived() ? arrived() : 0;
+    // A run that did not know of its barrier may have planned a micro-batch with other records.
+    barrierHolds = same && cursor.barrier() && cursor.sequence() == arrived();
+    barrier = barrierHolds ? last : NO_BARRIER;
+    inexact = (same && !barrierHolds) || position.isEmpty() ? 0 : last;
     released = 0;
     acknowledgedSequence = 0;
-    unconfirmed.clear();
-    unsent.clear();
+    beginSession();
     notifyAll();
   }
 
@@ -117,13 +127,15 @@ final class RecordLog {
     if (!begun) {
       return false;
     }
-    if (position.equals(resumed) && (position.isPresent() || ring.first() == 1)) {
-      return true;
-    }
-    return position
-        .map(Position::sequence)
-        .filter(last -> last >= ring.first() - 1 && last < ring.next())
-        .isPresent();
+    long last = position.map(Position::sequence).orElse(0L);
+    return ring.first() - 1 <= last && (last < ring.next() || position.equals(resumed));
+  }
+
+  /** A session begins, or a message was left out: what cursors said may not have arrived. */
+  synchronized void beginSession() {
+    toldOrder = 0;
+    toldAt = Optional.empty();
+    barrierTold = false;
   }
 
   /** The last message that is acknowledged; 0 if none is since the log began. */
@@ -175,10 +187,9 @@ final class RecordLog {
       inexact = ring.next();
       return;
     }
-    Entry first = Entry.barrier();
-    first.order = order - 1;
-    first.appended = entry.appended;
-    place(first);
+    barrier = ring.next() - 1;
+    barrierHolds = true;
+    barrierTold = false;
   }
 
   private long arrived() {
@@ -191,21 +202,19 @@ final class RecordLog {
     if (entry.isOfSnapshot()) {
       inexact = entry.sequence;
       snapshotting.add(entry.partition());
-    } else if (entry.isBarrier()) {
-      barrier = entry.sequence;
-    } else if (entry.isMarker()) {
+    } else if (entry.isFiller()) {
       inexact = entry.sequence;
     }
     // A position within a frame has the cursor of a frame before. It must not be an exact one where
-    // others may get these sequences the next time, also if the batch of a barrier is read again;
-    // and the first position must have one.
+    // others may get these sequences the next time, also if a batch from before a barrier is read
+    // again; and the first position must have one.
     boolean inexactNow = replay == Replay.EXACT && !isExactAtEnd();
     if (entry.sequence == 1 || (inexactNow && (exact || entry.sequence <= arrived() + 2))) {
       entry.endsFrame = true;
     }
     ring.add(entry);
     weight += entry.weight();
-    markers.appended(entry, entry.appended);
+    filling.appended(entry.appended);
   }
 
   private void placeUnsent(Entry entry) {
@@ -234,39 +243,19 @@ final class RecordLog {
     acknowledged.completed(entry);
   }
 
-  /**
-   * Up to so many entries after a sequence. A barrier waits until everything before it is
-   * acknowledged, and what follows it waits until the barrier is.
-   */
+  /** Up to so many entries after a sequence; none after a barrier that holds them. */
   synchronized List<Entry> after(long sequence, int most) {
     List<Entry> found = ring.after(sequence, most);
-    for (int at = 0; at < found.size(); at++) {
-      Entry entry = found.get(at);
-      if (barrier > released && barrier < entry.sequence) {
-        return found.subList(0, at);
-      }
-      if (entry.isBarrier() && !isNext(entry)) {
-        return found.subList(0, at);
-      }
+    if (!barrierHolds) {
+      return found;
     }
-    return found;
-  }
-
-  /** The batch that is read again is longer than what comes before the barrier. */
-  private void giveUpBarrier() {
-    ring.get(barrier).giveUpBarrier();
-    barrier = 0;
-    inexact = ring.next() - 1;
-  }
-
-  private boolean isNext(Entry barrier) {
-    return released >= barrier.sequence - 1 && sent.isWhole();
+    return found.stream().takeWhile(entry -> entry.sequence <= barrier).toList();
   }
 
   /** Waits a moment, or not at all, for an entry after a sequence. */
   @SuppressWarnings("WaitNotInLoop") // the caller asks again
   synchronized void await(long sequence, long millis) throws InterruptedException {
-    if (millis > 0 && sequence + 1 >= ring.next()) {
+    if (millis > 0 && after(sequence, 1).isEmpty()) {
       wait(millis);
     }
   }
@@ -283,65 +272,89 @@ final class RecordLog {
   /**
    * The cursor of a frame that ends with an entry; empty if the position keeps an earlier one.
    *
-   * @param forget whether it may leave out the oldest source partitions if there are too many
+   * @param limits how long it may be
    */
-  synchronized Optional<byte[]> cursor(Entry entry, boolean forget) {
+  synchronized Optional<byte[]> cursor(Entry entry, Cursor.Limits limits) {
     if (entry.cursor != null) {
       return Optional.of(entry.cursor);
     }
-    boolean exact = isExact() || entry.isBarrier();
-    CoveredPoint point = exact ? sent : acknowledged;
+    CoveredPoint point = isExact() ? sent : acknowledged;
     if (point.sequence() > entry.sequence) {
       // The frame is sent again, and its cursor must not leave out what follows it.
-      return Optional.empty();
+      boolean again = replay == Replay.EXACT && !entry.isOfSnapshot();
+      Cursor begin = new Cursor(0, run, 0, again, false, new Offsets());
+      return entry.sequence == 1 ? Optional.of(begin.fitted(limits)) : Optional.empty();
     }
-    byte[] bytes = point.cursor(run, exact, entry.isBarrier()).fitted(forget);
+    byte[] bytes = point.cursor(run, isExact(), false).fitted(limits);
     if (entry.endsFrame) {
       entry.cursor = bytes;
     }
+    toldOrder = Math.max(toldOrder, point.order());
     return Optional.of(bytes);
+  }
+
+  /**
+   * The cursor that moves without a message, once everything is sent; empty if it need not move.
+   *
+   * @param limits how long it may be
+   */
+  synchronized Optional<byte[]> loneCursor(Cursor.Limits limits) {
+    long now = nanos.getAsLong();
+    successors.completeOld(now - completeNanos).forEach(this::completed);
+    if (barrierHolds) {
+      boolean due = released >= barrier && sent.isWhole() && !barrierTold;
+      barrierTold |= due;
+      return due ? Optional.of(sent.cursor(run, true, true).fitted(limits)) : Optional.empty();
+    }
+    if (toldAt.filter(at -> now - at < MIN_BETWEEN).isPresent()) {
+      return Optional.empty();
+    }
+    CoveredPoint point = isExact() ? sent : acknowledged;
+    boolean news = point.order() > Math.max(toldOrder, unconfirmed.covered());
+    // Its acknowledgement shows that no micro-batch of an earlier run is left.
+    boolean asks = filling.isWaiting() && toldAt.isEmpty();
+    if (!asks && (!news || replay == Replay.QUEUE)) {
+      return Optional.empty();
+    }
+    toldAt = Optional.of(now);
+    toldOrder = Math.max(toldOrder, point.order());
+    return Optional.of(point.cursor(run, isExact(), false).fitted(limits));
   }
 
   /** Whether cursors may be ahead of what is acknowledged. */
   private boolean isExact() {
-    return isExactAtEnd() && barrier <= released;
+    return isExactAtEnd() && !barrierHolds;
   }
 
   /** Whether they may be once everything that is in the log is acknowledged. */
   private boolean isExactAtEnd() {
-    return replay == Replay.EXACT && (barrier > inexact || inexact == 0);
+    return replay == Replay.EXACT && (inexact == 0 || barrier >= inexact);
   }
 
   /**
-   * Adds messages without content where only they help: nothing else would carry the cursor, or a
-   * micro-batch that is read again lacks a message, as there was another one the first time.
+   * Adds messages without content if a micro-batch that is read again seems to lack messages. All
+   * that may be sent is sent.
    */
-  synchronized boolean mark() {
+  synchronized boolean fill() {
     long now = nanos.getAsLong();
-    successors.completeOld(now - completeNanos).forEach(this::completed);
-    boolean exact = isExact();
-    CoveredPoint point = exact ? sent : acknowledged;
-    boolean allSent = sent.passedSequence() == ring.next() - 1;
-    boolean waits = !ring.isEmpty();
-    boolean held = !allSent && barrier > released && ring.first() <= barrier;
-    if (held && barrier > arrived() && markers.due(now, false, true) > 0) {
-      giveUpBarrier();
-      return true;
-    }
-    // A batch that is read again may want more messages than there is memory for.
-    boolean full = weight > limit && !markers.isWaiting();
-    if (full || !allSent || (exact && !point.isWhole())) {
+    if (!filling.isDue(now) || isExact()) {
       return false;
     }
-    boolean untold = !waits && replay != Replay.QUEUE && point.order() > confirmedOrder;
-    int number = exact ? markers.dueExact(now, untold) : markers.due(now, untold, waits);
-    for (int count = 0; count < number; count++) {
-      Entry marker = exact && !waits ? Entry.barrier() : Entry.marker();
-      marker.order = order;
-      marker.appended = now;
-      place(marker);
+    int number = filling.next();
+    if (barrierHolds) {
+      // It needs what is after the barrier.
+      barrier = NO_BARRIER;
+      barrierHolds = false;
+      inexact = ring.next() - 1;
+      return true;
     }
-    return number > 0;
+    for (int count = 0; count < number; count++) {
+      Entry filler = Entry.filler();
+      filler.order = order;
+      filler.appended = now;
+      place(filler);
+    }
+    return true;
   }
 
   /**
@@ -352,9 +365,13 @@ final class RecordLog {
     released = Math.max(released, position.sequence());
     release();
     if (position.sequence() > arrived()) {
-      markers.acknowledged();
+      filling.acknowledged();
     }
     position.cursor().map(Cursor::decoded).ifPresent(this::confirm);
+    if (position.sequence() >= sent.passedSequence()) {
+      // A batch that is read again has another cursor than its last frame.
+      toldOrder = unconfirmed.covered();
+    }
     notifyAll();
   }
 
@@ -387,54 +404,26 @@ final class RecordLog {
     // A batch that is read again has the cursor of the first time, whose records were counted
     // otherwise.
     if (cursor.run() == run) {
-      confirmedOrder = Math.max(confirmedOrder, cursor.order());
+      filling.acknowledged();
+      unconfirmed.cover(cursor.order());
+      barrierHolds &= !(cursor.exact() && cursor.sequence() >= barrier);
     }
   }
 
   private void acknowledge(Entry entry) {
     acknowledged.pass(entry);
-    if (entry.isMarker()) {
-      return;
-    }
-    if (replay != Replay.QUEUE) {
-      Map.Entry<Long, Entry> last = unconfirmed.lastEntry();
-      if (last != null && last.getValue().isBeside(entry)) {
-        unconfirmed.remove(last.getKey());
-      }
-      forgetUnsent(entry);
-    }
-    unconfirmed.put(entry.order, entry);
-  }
-
-  /** Of the records of a partition that were not sent, the last one says all. */
-  private void forgetUnsent(Entry entry) {
-    Entry before =
-        entry.content().isEmpty()
-            ? unsent.put(entry.partition(), entry)
-            : unsent.remove(entry.partition());
-    if (before != null) {
-      unconfirmed.remove(before.order);
+    if (!entry.isFiller()) {
+      unconfirmed.add(entry);
     }
   }
 
   /** Takes the records that their tasks may be told of; waits a moment for some, or not at all. */
   @SuppressWarnings("WaitNotInLoop") // the caller asks again
   synchronized List<Entry> takeConfirmed(long millis) throws InterruptedException {
-    if (millis > 0 && !isConfirmed()) {
+    if (millis > 0 && !unconfirmed.isAnyCovered()) {
       wait(millis);
     }
-    List<Entry> found = new ArrayList<>();
-    while (isConfirmed()) {
-      Entry entry = unconfirmed.pollFirstEntry().getValue();
-      unsent.remove(entry.partition(), entry);
-      found.add(entry);
-    }
-    return found;
-  }
-
-  private boolean isConfirmed() {
-    return !unconfirmed.isEmpty()
-        && (replay == Replay.QUEUE || unconfirmed.firstKey() <= confirmedOrder);
+    return unconfirmed.takeCovered();
   }
 
   /** A task is stopped, and need not wait. */

@@ -4,7 +4,7 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * The records that a connector returns although the log has them. Some connectors return the
+ * The records that a connector returns although the log keeps them. Some connectors return the
  * records of the offset once more after which they resume. A connector that stopped within an
  * offset returns all records of that offset. The bridge leaves them out if the connector always
  * returns the same.

@@ -8,7 +8,7 @@ import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.common.metrics.Sensor;
 
 /** Metrics that a plugin may register; nobody reads them. */
-final class UnreadMetrics implements PluginMetrics, AutoCloseable {
+public final class UnreadMetrics implements PluginMetrics, AutoCloseable {
   private final Metrics metrics = new Metrics();
 
   @Override

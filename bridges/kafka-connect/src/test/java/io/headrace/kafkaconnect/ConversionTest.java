@@ -37,7 +37,8 @@ final class ConversionTest {
       SchemaBuilder.struct().field("id", Schema.INT64_SCHEMA).field("name", Schema.STRING_SCHEMA);
 
   private final Map<String, String> properties = new HashMap<>();
-  private BadRecords badRecords = new BadRecords(BadRecords.Policy.FAIL, Optional.empty());
+  private BadRecords badRecords =
+      new BadRecords(BadRecords.Policy.FAIL, Optional.empty(), Secrets.NONE);
   private List<String> silent = List.of();
 
   private Conversion conversion() {
@@ -151,7 +152,7 @@ final class ConversionTest {
     assertTrue(error.getMessage().contains("topic rows"), error.getMessage());
     assertTrue(error.getMessage().contains("bad_records"), error.getMessage());
     DeadLetters letters = new DeadLetters(folder, "orders");
-    badRecords = new BadRecords(BadRecords.Policy.DEAD_LETTER, Optional.of(letters));
+    badRecords = new BadRecords(BadRecords.Policy.DEAD_LETTER, Optional.of(letters), Secrets.NONE);
     assertEquals(Optional.empty(), conversion().of(row(1, "ä")));
     assertEquals(Optional.empty(), conversion().of(row(2, "b")));
     List<Path> files;

@@ -11,6 +11,8 @@ import org.apache.kafka.connect.errors.DataException;
 import org.junit.jupiter.api.Test;
 
 final class CursorTest {
+  private static final int MAX_BYTES = 4096;
+
   @Test
   void everythingThatAnOffsetMayHaveComesBack() {
     Random random = new Random(7);
@@ -27,7 +29,7 @@ final class CursorTest {
       }
       Cursor cursor =
           new Cursor(random.nextLong(), random.nextLong(), 3, random.nextBoolean(), false, offsets);
-      assertEquals(cursor, Cursor.decoded(cursor.encoded()));
+      assertEquals(cursor, Cursor.decoded(cursor.encoded(MAX_BYTES)));
     }
   }
 
@@ -35,7 +37,8 @@ final class CursorTest {
   void integersComeBackAsLongsAsInConnect() {
     Offsets offsets = new Offsets();
     offsets.put(Offsets.key(Map.of()), null, Map.of("at", 5));
-    Offsets back = Cursor.decoded(new Cursor(1, 1, 1, true, false, offsets).encoded()).offsets();
+    Offsets back =
+        Cursor.decoded(new Cursor(1, 1, 1, true, false, offsets).encoded(MAX_BYTES)).offsets();
     assertEquals(Map.of("at", 5L), back.get(Offsets.key(Map.of())));
   }
 
@@ -47,16 +50,18 @@ final class CursorTest {
       put(offsets, table, random);
     }
     Cursor some = new Cursor(1, 1, 1, true, false, offsets);
-    assertTrue(some.encoded().length <= Cursor.LONGEST);
-    assertEquals(some, Cursor.decoded(some.fitted(false)));
+    assertTrue(some.encoded(MAX_BYTES).length <= MAX_BYTES);
+    assertEquals(some, Cursor.decoded(some.fitted(new Cursor.Limits(MAX_BYTES, false))));
     for (int table = 60; table < 2000; table++) {
       put(offsets, table, random);
     }
     Cursor many = new Cursor(1, 1, 1, true, false, offsets);
-    Exception error = assertThrows(IllegalStateException.class, () -> many.fitted(false));
-    assertTrue(error.getMessage().contains("2000 source partitions"), error.getMessage());
+    Exception error =
+        assertThrows(
+            IllegalStateException.class, () -> many.fitted(new Cursor.Limits(MAX_BYTES, false)));
+    assertTrue(error.getMessage().contains("source partitions: 2000"), error.getMessage());
     assertTrue(error.getMessage().contains("forget_partitions"), error.getMessage());
-    Offsets left = Cursor.decoded(many.fitted(true)).offsets();
+    Offsets left = Cursor.decoded(many.fitted(new Cursor.Limits(MAX_BYTES, true))).offsets();
     assertEquals(offsets.get(key(1999)), left.get(key(1999)));
   }
 

@@ -100,6 +100,7 @@ final class HostTest {
   /** A task of it. */
   public static final class CounterTask extends SourceTask {
     static volatile long failAt;
+    static volatile boolean invalid;
     static final AtomicInteger STARTS = new AtomicInteger();
     private String table;
     private long at;
@@ -119,6 +120,9 @@ final class HostTest {
         return null;
       }
       at++;
+      if (at == failAt && invalid) {
+        throw new ConfigException("table: there is none");
+      }
       if (at == failAt) {
         failAt = 0;
         throw new IllegalStateException("the table is locked");
@@ -152,37 +156,41 @@ final class HostTest {
             ConnectorFile.of(properties, plugins),
             replay,
             1 << 20,
+            Optional.empty(),
             Duration.ofSeconds(10),
             List.of(),
             false,
-            new BadRecords(BadRecords.Policy.FAIL, Optional.empty()));
+            new BadRecords(BadRecords.Policy.FAIL, Optional.empty(), Secrets.NONE),
+            Secrets.NONE);
     AtomicLong runs = new AtomicLong();
     log = new RecordLog(replay, 1 << 20, Long.MAX_VALUE / 2, now::get, runs::incrementAndGet);
     host = new Host(options, log, now::get, stopMillis);
-    host.reportTo(
-        new Reporter() {
-          @Override
-          public void connecting() {}
+    host.health()
+        .reportTo(
+            new Reporter() {
+              @Override
+              public void connecting() {}
 
-          @Override
-          public void running() {
-            reports.add("");
-          }
+              @Override
+              public void running() {
+                reports.add("");
+              }
 
-          @Override
-          public void degraded(String error) {}
+              @Override
+              public void degraded(String error) {}
 
-          @Override
-          public void waiting(String reason) {
-            reports.add(reason);
-          }
-        });
+              @Override
+              public void waiting(String reason) {
+                reports.add(reason);
+              }
+            });
     host.resume(Optional.empty());
   }
 
   @AfterEach
   void stop() throws Exception {
     CounterTask.failAt = 0;
+    CounterTask.invalid = false;
     Counter.stops.countDown();
     if (host != null) {
       host.close();
@@ -202,7 +210,7 @@ final class HostTest {
 
   private List<String> values() {
     return log.after(0, 1000).stream()
-        .filter(entry -> !entry.isMarker())
+        .filter(entry -> !entry.isFiller())
         .map(entry -> new String(entry.content().get().value(), StandardCharsets.UTF_8))
         .toList();
   }
@@ -218,6 +226,15 @@ final class HostTest {
     assertTrue(reason.contains("task 0 of counted"), reason);
     assertTrue(reason.contains("the table is locked"), reason);
     assertEquals("", reports.get(reports.size() - 1));
+  }
+
+  @Test
+  void aTaskWhoseConfigurationIsInvalidEndsTheConnector() throws Exception {
+    CounterTask.failAt = 20;
+    CounterTask.invalid = true;
+    start(Replay.EXACT, 1);
+    ConfigException error = assertThrows(ConfigException.class, () -> until(30));
+    assertEquals("table: there is none", error.getMessage());
   }
 
   @Test

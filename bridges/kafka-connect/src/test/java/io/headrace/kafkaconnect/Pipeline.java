@@ -12,21 +12,47 @@ import java.util.Random;
 
 /** A gateway and a query, as far as a source can see them. */
 final class Pipeline {
+  /** The most bytes of a cursor. */
+  static final int MAX_CURSOR_BYTES = 65_536;
+
+  private static final Place NOWHERE = new Place(-1, Optional.empty(), 0);
+
   /** The frames that the gateway holds. */
   private final List<Frame> frames = new ArrayList<>();
 
   private final Random random;
-  private Optional<Position> committed = Optional.empty();
-  private Optional<Position> planned = Optional.empty();
+  private Place received = NOWHERE;
+  private Place committed = NOWHERE;
+  private Optional<Place> planned = Optional.empty();
+  private long lastSent = -1;
   private Gathered gathered;
-  private boolean hadMarker;
 
-  /** The values of committed messages, in order, without markers. */
+  /** The values of committed messages, in order, without fillers. */
   final List<String> values = new ArrayList<>();
 
   private record Sent(long sequence, String value) {}
 
-  private record Frame(List<Sent> messages, Optional<byte[]> cursor) {}
+  private record Frame(List<Sent> messages, Optional<byte[]> cursor) {
+    long last() {
+      return messages.get(messages.size() - 1).sequence;
+    }
+  }
+
+  /** A position, with how often its cursor has moved without a message. */
+  private record Place(long sequence, Optional<byte[]> cursor, long moves) {
+    boolean isPast(Place other) {
+      return sequence > other.sequence || (sequence == other.sequence && moves > other.moves);
+    }
+
+    Optional<Position> position() {
+      return sequence < 0
+          ? Optional.empty()
+          : Optional.of(
+              cursor
+                  .map(bytes -> Position.of(sequence, bytes))
+                  .orElseGet(() -> Position.of(sequence)));
+    }
+  }
 
   Pipeline(Random random) {
     this.random = random;
@@ -54,6 +80,11 @@ final class Pipeline {
     @Override
     public void cursor(byte[] bytes) {
       cursor = Optional.of(bytes);
+    }
+
+    @Override
+    public int maxCursorBytes() {
+      return MAX_CURSOR_BYTES;
     }
 
     @Override
@@ -93,81 +124,89 @@ final class Pipeline {
 
   /** Sends what is gathered as a frame; the gateway drops what it has. */
   void send() {
-    long last = received().map(Position::sequence).orElse(0L);
-    List<Sent> fresh = gathered.messages.stream().filter(one -> one.sequence > last).toList();
-    if (!fresh.isEmpty()) {
-      frames.add(new Frame(fresh, gathered.cursor));
-    }
+    Gathered taken = gathered;
     gathered = new Gathered();
+    if (taken.messages.isEmpty()) {
+      taken.cursor.ifPresent(this::move);
+      return;
+    }
+    lastSent = taken.messages.get(taken.messages.size() - 1).sequence;
+    List<Sent> fresh =
+        taken.messages.stream().filter(one -> one.sequence > received.sequence).toList();
+    if (!fresh.isEmpty()) {
+      Frame frame = new Frame(fresh, taken.cursor.or(received::cursor));
+      frames.add(frame);
+      received = new Place(frame.last(), frame.cursor, 0);
+    }
+  }
+
+  /** A frame without messages moves the cursor of the place that was reached. */
+  private void move(byte[] cursor) {
+    long place = Math.max(received.sequence, 0);
+    if (Math.max(lastSent, 0) != place) {
+      return; // of messages that are sent again
+    }
+    long moves = 0;
+    for (Place known : List.of(received, committed, planned.orElse(NOWHERE))) {
+      moves = known.sequence == place ? Math.max(moves, known.moves) : moves;
+    }
+    received = new Place(place, Optional.of(cursor), moves + 1);
   }
 
   /** The session is lost with what is not sent. */
   void lose() {
     gathered = new Gathered();
+    if (committed.sequence == received.sequence) {
+      received = committed; // a cursor that is not committed may be of another gateway
+    }
+    lastSent = received.sequence;
   }
 
   /** The gateway dies, too: only what is in the checkpoint remains. */
   void die() {
-    lose();
     frames.clear();
+    received = committed;
+    lose();
   }
 
   /** Where a session resumes. */
   Optional<Position> received() {
-    return frames.isEmpty() ? committed : Optional.of(end(frames.size() - 1, Integer.MAX_VALUE));
+    return received.position();
   }
 
-  /** The position of a message: its cursor is of the last frame that ended at or before it. */
-  private Position end(int frame, int message) {
+  /** The place of a message: its cursor is of the last frame that ended at or before it. */
+  private Place end(int frame, int message) {
     List<Sent> messages = frames.get(frame).messages;
-    int last = Math.min(message, messages.size() - 1);
-    Optional<byte[]> cursor = committed.flatMap(Position::cursor);
-    int whole = last == messages.size() - 1 ? frame : frame - 1;
-    for (int at = 0; at <= whole; at++) {
-      cursor = frames.get(at).cursor.or(cursorOf(cursor));
+    if (message == messages.size() - 1) {
+      boolean all = frame == frames.size() - 1 && random.nextBoolean();
+      return all ? received : new Place(frames.get(frame).last(), frames.get(frame).cursor, 0);
     }
-    long sequence = messages.get(last).sequence;
-    return cursor.map(bytes -> Position.of(sequence, bytes)).orElseGet(() -> Position.of(sequence));
-  }
-
-  private static java.util.function.Supplier<Optional<byte[]>> cursorOf(Optional<byte[]> cursor) {
-    return () -> cursor;
+    Optional<byte[]> cursor = frame == 0 ? committed.cursor : frames.get(frame - 1).cursor;
+    return new Place(messages.get(message).sequence, cursor, 0);
   }
 
   /** Plans a micro-batch that ends anywhere in what is received. */
   void plan() {
-    if (planned.isPresent() || frames.isEmpty()) {
+    if (planned.isPresent()) {
       return;
     }
-    int frame = random.nextInt(frames.size());
-    planned = Optional.of(end(frame, random.nextInt(frames.get(frame).messages.size())));
-    long last = planned.get().sequence();
-    hadMarker =
-        frames.stream()
-            .flatMap(one -> one.messages.stream())
-            .anyMatch(one -> one.sequence <= last && one.value == null);
-  }
-
-  /**
-   * Whether the planned micro-batch had a marker, and will be another one when it is read again.
-   */
-  boolean loses() {
-    return planned.isPresent() && hadMarker;
+    if (!frames.isEmpty()) {
+      int frame = random.nextInt(frames.size());
+      planned = Optional.of(end(frame, random.nextInt(frames.get(frame).messages.size())));
+    } else if (received.isPast(committed)) {
+      planned = Optional.of(received);
+    }
   }
 
   /** Commits the planned micro-batch if its last message is here; returns its end. */
   Optional<Position> commit() {
-    if (planned.isEmpty() || frames.isEmpty()) {
+    if (planned.isEmpty() || received.sequence < planned.get().sequence) {
       return Optional.empty();
     }
-    long last = planned.get().sequence();
-    long received = received().orElseThrow().sequence();
-    if (received < last) {
-      return Optional.empty();
-    }
+    long last = planned.get().sequence;
     boolean here =
         frames.stream().flatMap(one -> one.messages.stream()).anyMatch(m -> m.sequence == last);
-    if (!here) {
+    if (!here && last > Math.max(committed.sequence, 0)) {
       throw new AssertionError("message " + last + " was planned and is lost");
     }
     List<Frame> left = new ArrayList<>();
@@ -186,12 +225,12 @@ final class Pipeline {
     }
     frames.clear();
     frames.addAll(left);
-    committed = planned; // with the cursor of the first attempt, as in Spark's log
+    committed = planned.get(); // with the cursor of the first attempt, as in Spark's log
     planned = Optional.empty();
-    return committed;
+    return committed();
   }
 
   Optional<Position> committed() {
-    return committed;
+    return committed.position();
   }
 }

@@ -11,6 +11,7 @@ import io.headrace.sdk.Message;
 import io.headrace.sdk.Position;
 import io.headrace.sdk.source.Unsendable;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
@@ -18,6 +19,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
 final class RecordLogTest {
+  private static final int MAX_BYTES = 4096;
+
   private static final int MANY = 1000;
   private static final long LIMIT = 100 * Entry.OVERHEAD;
 
@@ -38,7 +41,7 @@ final class RecordLogTest {
 
   private static void acknowledge(RecordLog log) {
     log.acknowledge(
-        Position.of(1, new Cursor(1, 1, MANY + 1, false, false, new Offsets()).encoded()));
+        Position.of(1, new Cursor(1, 1, MANY + 1, false, false, new Offsets()).encoded(MAX_BYTES)));
   }
 
   @Test
@@ -96,9 +99,10 @@ final class RecordLogTest {
     Entry entry = Entry.of("task", Recorded.record("a", 1, "large"), Optional.of(large));
     log.append(entry, () -> false);
     log.send(entry);
-    assertFalse(log.mark());
+    assertFalse(log.fill());
+    assertTrue(log.loneCursor(LIMITS).isPresent());
     now.addAndGet(TimeUnit.MINUTES.toNanos(1));
-    assertTrue(log.mark());
+    assertTrue(log.fill());
     log.acknowledge(Position.of(2));
     assertEquals(0, log.size());
   }
@@ -107,7 +111,7 @@ final class RecordLogTest {
   void aMessageThatCannotBeSentTakesNoMemoryOnceEverythingBeforeItIsAcknowledged()
       throws Exception {
     RecordLog log = log(Replay.SAFE);
-    BadRecords skip = new BadRecords(BadRecords.Policy.SKIP, Optional.empty());
+    BadRecords skip = new BadRecords(BadRecords.Policy.SKIP, Optional.empty(), Secrets.NONE);
     BridgeReader reader = new BridgeReader(() -> {}, log, skip, 0, false, 0);
     log.append(Recorded.entry(Recorded.record("a", 1, "small")), () -> false);
     Content large = new Content(null, new byte[(int) LIMIT], null, List.of());
@@ -127,7 +131,7 @@ final class RecordLogTest {
   @Test
   void aMessageThatCannotBeSentIsNotSentAgainWhenTheSessionIsLost() throws Exception {
     RecordLog log = log(Replay.EXACT);
-    BadRecords skip = new BadRecords(BadRecords.Policy.SKIP, Optional.empty());
+    BadRecords skip = new BadRecords(BadRecords.Policy.SKIP, Optional.empty(), Secrets.NONE);
     for (long at = 1; at <= 3; at++) {
       log.append(Recorded.entry(Recorded.record("a", at, "value " + at)), () -> false);
     }
@@ -144,6 +148,70 @@ final class RecordLogTest {
       pipeline.commit();
     }
     assertEquals(List.of("value 1", "value 3"), pipeline.values);
+  }
+
+  private static final Cursor.Limits LIMITS = new Cursor.Limits(Pipeline.MAX_CURSOR_BYTES, false);
+
+  private static void dropUpTo(RecordLog log, long last) throws InterruptedException {
+    for (long at = last - 1; at <= last; at++) {
+      log.append(Recorded.dropped(Recorded.record("a", at, "dropped")), () -> false);
+    }
+  }
+
+  private Optional<Cursor> moved(RecordLog log) {
+    now.addAndGet(TimeUnit.SECONDS.toNanos(1));
+    return log.loneCursor(LIMITS).map(Cursor::decoded);
+  }
+
+  @Test
+  void droppedRecordsMoveTheCursorWithoutAMessageOnceASecondAtMost() throws Exception {
+    RecordLog log = log(Replay.EXACT);
+    assertTrue(moved(log).isPresent(), "whether a micro-batch is left is not known yet");
+    dropUpTo(log, 2);
+    Cursor cursor = moved(log).orElseThrow();
+    cursor.offsets().forEach((table, at) -> assertEquals(Map.of("at", 1L), at.offset()));
+    assertEquals(1, cursor.offsets().size());
+    assertEquals(Optional.empty(), moved(log));
+    dropUpTo(log, 4);
+    assertTrue(log.loneCursor(LIMITS).isPresent());
+    dropUpTo(log, 6);
+    assertEquals(Optional.empty(), log.loneCursor(LIMITS), "in the same second");
+    assertEquals(0, log.size());
+  }
+
+  @Test
+  void aCursorMovesAgainInASessionThatFollowsALostOne() throws Exception {
+    RecordLog log = log(Replay.EXACT);
+    dropUpTo(log, 2);
+    Cursor cursor = moved(log).orElseThrow();
+    assertEquals(Optional.empty(), moved(log));
+    log.beginSession();
+    assertEquals(Optional.of(cursor), moved(log));
+    log.acknowledge(Position.of(0, cursor.encoded(MAX_BYTES)));
+    log.beginSession();
+    assertEquals(Optional.empty(), moved(log));
+  }
+
+  @Test
+  void whatFollowsASnapshotWaitsUntilACursorThatSaysSoIsAcknowledged() throws Exception {
+    RecordLog log = log(Replay.EXACT);
+    Map<String, Object> row = Map.of("snapshot", true, "at", 0L);
+    log.append(Recorded.entry(Recorded.record("a", row, "row")), () -> false);
+    for (long at = 1; at <= 3; at++) {
+      log.append(Recorded.entry(Recorded.record("a", at, "change " + at)), () -> false);
+    }
+    List<Entry> sent = log.after(0, MANY);
+    sent.forEach(log::send);
+    long last = sent.get(sent.size() - 1).sequence;
+    assertTrue(last < 4, "changes wait");
+    assertEquals(Optional.empty(), moved(log), "not everything before is acknowledged");
+    log.acknowledge(Position.of(last));
+    Cursor cursor = moved(log).orElseThrow();
+    assertEquals(
+        List.of(true, true, last), List.of(cursor.exact(), cursor.barrier(), cursor.sequence()));
+    assertEquals(List.of(), log.after(last, MANY));
+    log.acknowledge(Position.of(last, cursor.encoded(MAX_BYTES)));
+    assertEquals(4 - last, log.after(last, MANY).size());
   }
 
   @Test

@@ -13,6 +13,8 @@ import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 final class SuccessorsTest {
+  private static final int MAX_BYTES = 4096;
+
   private final Successors successors = new Successors(new Offsets());
   private final String key = Offsets.key(Map.of("table", "a"));
 
@@ -68,7 +70,7 @@ final class SuccessorsTest {
     Map<String, Object> offset = Map.of("at", 1, "of", 2.5f, "file", "x");
     Offsets offsets = new Offsets();
     offsets.put(key, null, offset);
-    Cursor cursor = Cursor.decoded(new Cursor(1, 1, 1, true, false, offsets).encoded());
+    Cursor cursor = Cursor.decoded(new Cursor(1, 1, 1, true, false, offsets).encoded(MAX_BYTES));
     assertEquals(1, cursor.offsets().size());
     cursor.offsets().forEach((partition, at) -> offsets.put(key, Map.of(), at.offset()));
     Repeats repeats = new Repeats(offsets, Map.of());

@@ -100,7 +100,7 @@ final class TaskRunnerTest {
         Map.of(
             "connector.class", HostTest.Counter.class.getName(),
             "value.converter", converter.getName());
-    BadRecords bad = new BadRecords(BadRecords.Policy.FAIL, Optional.empty());
+    BadRecords bad = new BadRecords(BadRecords.Policy.FAIL, Optional.empty(), Secrets.NONE);
     Conversion conversion =
         new Conversion(ConnectorFile.of(properties, plugins), plugins, List.of(), bad);
     log = new RecordLog(replay, limit, Long.MAX_VALUE / 2, () -> 0, () -> 1);
