@@ -44,7 +44,9 @@ def dead_letters() -> None:
 
 @dead_letters.command()
 @_path
-@click.option("--limit", type=click.IntRange(1), default=_SHOWN, show_default=True, help="Number of dead letters to show.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", default=_SHOWN, show_default=True, help="How many dead letters to show."
+)
 @json_option()
 def list_files(path: Path, limit: int, as_json: bool) -> None:
     """Show the dead letters in PATH, and their number for each reason.
@@ -76,7 +78,7 @@ def list_files(path: Path, limit: int, as_json: bool) -> None:
 def replay_files(path: Path, source: str, sink: str | None, verbose: bool, log_format: str, connection: Connection) -> None:
     """Stream the messages of the dead letters in PATH again, unchanged, until all are acknowledged.
 
-    If you run it again, it continues from what the query that reads them has committed.
+    If you run it again, it continues where the query that reads them has committed.
 
     \b
     Example:

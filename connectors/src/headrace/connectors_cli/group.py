@@ -24,11 +24,13 @@ class ConnectorGroup(ProgramGroup):
         """Returns the command of a connector."""
         raise NotImplementedError
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Returns the names of all connectors."""
-        from headrace.connectors import connector_names
+    def offers(self, connector: "Connector") -> bool:
+        """Returns whether the group lists a connector, by what is known without importing it."""
+        return True
 
-        return connector_names()
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names of the connectors that it offers."""
+        return sorted(connector.name for connector in self._offered())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Returns the command of a connector, None if there is no such connector."""
@@ -44,18 +46,19 @@ class ConnectorGroup(ProgramGroup):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completes the names of connectors, without importing their implementations."""
-        from headrace.connectors import catalog
-
-        known = [known for known in catalog().connectors if known.name.startswith(incomplete)]
+        known = [known for known in self._offered() if known.name.startswith(incomplete)]
         names = [CompletionItem(connector.name, help=connector.summary) for connector in known]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the connectors, without importing their implementations."""
+        with formatter.section("Connectors"):
+            formatter.write_dl([(known.name, known.summary) for known in self._offered()])
+
+    def _offered(self) -> "list[Connector]":
         from headrace.connectors import catalog
 
-        with formatter.section("Connectors"):
-            formatter.write_dl([(known.name, known.summary) for known in catalog().connectors])
+        return [known for known in catalog().connectors if self.offers(known)]
 
 
 def connector_command(
@@ -64,6 +67,7 @@ def connector_command(
     options: Callable[[Callable[..., None]], Callable[..., None]],
     verb: str,
     prefix: str,
+    further: str = "",
 ) -> click.Command:
     """Returns the command of a connector, with its parameters as options.
 
@@ -73,6 +77,7 @@ def connector_command(
         options: Declares the other options.
         verb: The name of the group, for the example.
         prefix: Precedes the name of another option if a parameter has the same name: `--gateway-token`.
+        further: Options for the end of the example.
     """
     implementation = implementation_of(connector)
     from headrace.connectors import declared
@@ -85,7 +90,7 @@ def connector_command(
         action(implementation, taken_from(implementation.parameters, parameters, values), **others)
 
     about = inspect.cleandoc(implementation.parameters.__doc__ or f"{connector.summary}.")
-    example = example_of(connector, parameters, verb)
+    example = f"{example_of(connector, parameters, verb)} {further}".rstrip()
     command = click.command(connector.name, cls=ProgramCommand, help=f"{about}\n\n\b\nExample:\n  {example}")(options(act))
     own = [option_of(parameter, connector) for parameter in parameters]
     taken = {option for parameter in own for option in parameter.opts}

@@ -30,7 +30,7 @@ def option_of(parameter: Parameter, connector: Connector) -> click.Option:
         attributes["help"] += f"  [default: {option[2:] if on else f'no-{option[2:]}'}]"
         return click.Option([name, f"{option}/--no-{option[2:]}"], default=None, **attributes)
     if parameter.several or parameter.pairs:
-        attributes |= {"multiple": True, "help": f"{parameter.description} May be repeated.{default}"}
+        attributes |= {"multiple": True, "help": f"{parameter.description} Repeatable.{default}"}
     if parameter.choices:
         attributes["type"] = click.Choice(parameter.choices)
     else:

@@ -24,13 +24,16 @@ _time_option = click.option(
 
 
 class _PositionsGroup(ConnectorGroup):
-    """Finds a time in the streams of any source that can."""
+    """Finds a time in the streams of any replayable source that can."""
 
     def command_of(self, connector: "Connector") -> click.Command:
         def find(implementation: "Implementation[Any]", parameters: "Parameters", *, time: datetime | None) -> None:
             _print(connector.name, implementation, parameters, time)
 
-        return connector_command(connector, find, _time_option, "positions", "at")
+        return connector_command(connector, find, _time_option, "positions", "at", "--time 2026-11-24T02:00:00Z")
+
+    def offers(self, connector: "Connector") -> bool:
+        return connector.kind == "source" and connector.replayable is True
 
 
 @click.group(cls=_PositionsGroup, invoke_without_command=True, subcommand_metavar="[CONNECTOR [OPTIONS]]")

@@ -12,7 +12,7 @@ from headrace.connectors_cli.execution import execute
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import built, configuration
 from headrace.contract.token_files import TokenFile
-from headrace.logs.output import FORMAT_VARIABLE, FORMATS, configure_logging
+from headrace.logs.output import FORMAT_VARIABLE, FORMATS, configure_logging, is_verbose
 from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, own_connection_options, print_line
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def run_connector(
 
     if isinstance(connector, Program):
         execute(connector, connection, instance, verbose, log_format)
-    configure_logging(log_format, logging.INFO if verbose else logging.WARNING)
+    configure_logging(log_format, logging.INFO if verbose or is_verbose() else logging.WARNING)
     options: dict[str, Any] = {}
     if connection.encrypted:
         options["tls"] = Tls(ca=connection.tls_ca, certificate=connection.tls_cert, key=connection.tls_key)

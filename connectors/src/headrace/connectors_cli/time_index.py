@@ -61,7 +61,7 @@ def positions_at(
         Failure: There is no time, the source cannot find one, or its system does not answer.
     """
     if time is None:
-        raise Failure("say at which time, with --time", EXIT_INVALID)
+        raise Failure("name the time, with --time", EXIT_INVALID)
     cannot = Failure(
         f"{name} cannot find a time: use --time of headrace positions, which goes by the micro-batches of the checkpoint",
         EXIT_INVALID,

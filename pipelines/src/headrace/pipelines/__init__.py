@@ -3,6 +3,7 @@
 This package does not need Spark. `headrace run` runs a pipeline on Spark, and `Trial` runs it on a list of messages.
 """
 
+from headrace.pipelines._captured_tables import primary_key
 from headrace.pipelines._errors import FormatError, GraphError, PipelineError, ProgramError, StateError, StepError, TrialError
 from headrace.pipelines._flow import Flow, KeyedFlow
 from headrace.pipelines._harness import Trial, Written
@@ -57,6 +58,7 @@ __all__ = [
     "maximum",
     "mean",
     "minimum",
+    "primary_key",
     "quantile",
     "session",
     "sliding",

@@ -13,6 +13,7 @@ from headrace.pipelines.elements.elements import Key
 from headrace.pipelines.elements.headers import Header, Headers
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.flow_joins import IntervalJoins, TableJoins
+from headrace.pipelines.flow_meters import Metered
 from headrace.pipelines.flow_states import States
 from headrace.pipelines.formats import Format, columns_of
 from headrace.pipelines.graph.builder import GraphBuilder
@@ -34,7 +35,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-class Flow(TableJoins[T_co]):
+class Flow(Metered[T_co], TableJoins[T_co]):
     """A flow of values, in the order of their streams. Each method adds a step, and returns the flow of its results.
 
     Functions must have no side effects: they may be called again for the same value.

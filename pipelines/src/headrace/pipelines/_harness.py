@@ -4,6 +4,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError, TrialError, no_step
 from headrace.pipelines._pipeline import Pipeline
-from headrace.pipelines.arguments import excerpt
+from headrace.pipelines.arguments import MAX_COUNT, excerpt
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.headers import NO_HEADERS, Headers
 from headrace.pipelines.elements.message import NO_TIME, Message, Origin
@@ -24,8 +25,10 @@ from headrace.pipelines.execution.watermarks import EventTime
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.fingerprints import check_fingerprints
 from headrace.pipelines.steps.lake_places import located
+from headrace.pipelines.steps.meters import NO_LABEL, Histogram, Metered, histogram_of, metered
 from headrace.pipelines.steps.step import Counted
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
+from headrace.pipelines.trial_bootstrap import Bootstrapping
 from headrace.pipelines.trial_checks import (
     Counts,
     Known,
@@ -34,6 +37,7 @@ from headrace.pipelines.trial_checks import (
     check_streams,
     check_time,
     counted_by,
+    meter_named,
     no_states,
 )
 from headrace.pipelines.trial_history import Past, in_past
@@ -87,8 +91,8 @@ class Trial:
             TrialError: An argument is invalid.
         """
         _check_pipeline(self.pipeline)
-        if not isinstance(self.buckets, int) or isinstance(self.buckets, bool) or self.buckets < 1:
-            raise TrialError(f"Trial(...): buckets is a whole number of at least 1, not {excerpt(self.buckets)}")
+        if not isinstance(self.buckets, int) or isinstance(self.buckets, bool) or not 1 <= self.buckets <= MAX_COUNT:
+            raise TrialError(f"Trial(...): buckets is a whole number from 1 to {MAX_COUNT:,}, not {excerpt(self.buckets)}")
         if not callable(self.now):
             raise TrialError(f"Trial(...): now is a function that returns microseconds since 1970 UTC, not {excerpt(self.now)}")
         where = f"pipeline {self.pipeline.name}"
@@ -101,6 +105,8 @@ class Trial:
         self._began_at: int | None = None
         self._clock = NO_TIME
         self._past = Past()
+        self._bootstrapping = Bootstrapping()
+        self._metered: dict[str, Metered] = {}
         self._note_names()
 
     def send(self, *messages: Message) -> None:
@@ -112,7 +118,23 @@ class Trial:
         """
         graph = self.pipeline.graph
         check_messages(graph, messages)
-        self._process([message for message in messages if not self._repeats(message)])
+        self._read([message for message in messages if not self._repeats(message)])
+
+    def bootstrap(self, *messages: Message) -> None:
+        """Processes messages of tables with `bootstrap=True` that make up their present end, then what has waited for them.
+
+        Until then, messages of streams that meet such a table are held back.
+
+        Raises:
+            StepError: A function raises, and its step's policy is `OnError.FAIL`.
+            TrialError: No table waits for its present end, or a message is not of such a table, or as `send` refuses it.
+        """
+        graph = self.pipeline.graph
+        check_messages(graph, messages, "bootstrap")
+        names, waiting = self._bootstrapping.take(graph, messages)
+        self._process(messages, tables=names)
+        for follows in waiting:
+            follows()
 
     def history(self, *messages: Message, until: int | None = None) -> None:
         """Processes messages of the past, in their order, as `headrace run --history` does; `send` then drops what it repeats.
@@ -130,6 +152,8 @@ class Trial:
         """
         check_messages(self.pipeline.graph, messages, "history")
         check_time("history", "until", until)
+        if self.pipeline.graph.bootstraps:
+            raise TrialError("history(...): a history is read before all streams, and a table with bootstrap=True before others")
         found, ending, self._past = in_past(self.pipeline.graph, messages, until)
         self._process(found)
         if ending:
@@ -144,7 +168,15 @@ class Trial:
                 self.counts.update({(Counted.REPEATED.value, source.name): 1})
         return True
 
-    def _process(self, messages: Sequence[Message]) -> None:
+    def _read(self, messages: Sequence[Message]) -> None:
+        """Processes messages, as one micro-batch, and holds those back that wait for a table."""
+        waiting = self._bootstrapping.held(self.pipeline.graph, (message.stream for message in messages))
+        if waiting:
+            self._bootstrapping.then(partial(self._process, [message for message in messages if message.stream in waiting]))
+            self.open(*sorted(waiting))
+        self._process([message for message in messages if message.stream not in waiting])
+
+    def _process(self, messages: Sequence[Message], tables: Collection[str] = ()) -> None:
         graph = self.pipeline.graph
         arriving = Pass(graph)
         for stream, run in groupby(self._numbered(messages), key=lambda message: message.stream):
@@ -152,7 +184,7 @@ class Trial:
             for number, source in graph.sources.items():
                 if any(matches(pattern, stream) for pattern in source.streams):
                     arriving.read(number, Elements(values, origin, times=origin.times if graph.uses_time else None))
-        self._run_keyed_steps(arriving, opened=dict.fromkeys(message.stream for message in messages))
+        self._run_keyed_steps(arriving, opened=dict.fromkeys(message.stream for message in messages), tables=tables)
 
     def open(self, *streams: str) -> None:
         """Opens streams that have no messages yet, as when the gateway knows them: windows and timers wait for them.
@@ -174,14 +206,21 @@ class Trial:
             TrialError: No source reads a stream.
         """
         check_streams(self.pipeline.graph, "end", streams)
-        self._run_keyed_steps(Pass(self.pipeline.graph), ended=streams)
+        waiting = self._bootstrapping.held(self.pipeline.graph, streams)
+        if waiting:
+            self._bootstrapping.then(partial(self.end, *sorted(waiting)))
+        self._run_keyed_steps(Pass(self.pipeline.graph), ended=[stream for stream in streams if stream not in waiting])
 
     def finish(self) -> None:
         """Ends event time: all windows close, all timers that are set fire, and states with a time to live are removed.
 
+        Tables with `bootstrap=True` that were not read are at their end before.
+
         Raises:
             StepError: A function raises, and its step's policy is `OnError.FAIL`.
         """
+        if self._bootstrapping.unread(self.pipeline.graph):
+            self.bootstrap()
         self._run_keyed_steps(Pass(self.pipeline.graph), END)
 
     def restart(
@@ -220,6 +259,8 @@ class Trial:
             for step in self.pipeline.graph.keyed:
                 if step.name == name:
                     self._states[bucket][name].update(zip(keys, step.state_class.unpack(packed), strict=True))
+        for follows in self._bootstrapping.restart(self.pipeline.graph):
+            follows()
 
     def values(self, sink: str) -> list[bytes]:
         """Returns the payloads that a sink received.
@@ -243,6 +284,24 @@ class Trial:
         self._stored.check(place)
         return self.stored[place]
 
+    def counter(self, name: str, value: str = NO_LABEL) -> int:
+        """Returns what a counter has counted, for a value of its label if it has one.
+
+        Raises:
+            TrialError: The pipeline has no such counter, or the counter no such value.
+        """
+        (count,), _ = self._numbers("counter", name, value)
+        return count
+
+    def histogram(self, name: str, value: str = NO_LABEL) -> Histogram:
+        """Returns a histogram, for a value of its label if it has one.
+
+        Raises:
+            TrialError: The pipeline has no such histogram, or the histogram no such value.
+        """
+        numbers, bounds = self._numbers("histogram", name, value)
+        return histogram_of(bounds, numbers)
+
     def states(self, step: str) -> Mapping[Key, Any]:
         """Returns copies of the states of a step by key; for a step with windows, of the accumulators of the open windows.
 
@@ -255,14 +314,26 @@ class Trial:
                 return {key: keyed.display(copied(state)) for states in kept for key, state in states.items()}
         raise no_states(self.pipeline.graph, step)
 
+    def _numbers(self, kind: str, name: str, value: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """The numbers of a series, and its bounds."""
+        meter = meter_named(self.pipeline.graph, kind, name, value)
+        return self._metered[name].series[value], meter.bounds or ()
+
     def _note_names(self) -> None:
         """Notes the names of sinks and counts of the pipeline, beside the names of the pipelines before."""
         self._written.names.update(dict.fromkeys(self.pipeline.graph.sinks))
         self._stored.names.update(dict.fromkeys(self.pipeline.graph.lakes))
         self._counts.names.update(counted_by(self.pipeline.graph))
+        self._metered = metered(self.pipeline.graph.meters, self._metered, {})
 
     def _run_keyed_steps(
-        self, arriving: Pass, end: int | None = None, *, opened: Iterable[str] = (), ended: Iterable[str] = ()
+        self,
+        arriving: Pass,
+        end: int | None = None,
+        *,
+        opened: Iterable[str] = (),
+        ended: Iterable[str] = (),
+        tables: Iterable[str] = (),
     ) -> None:
         """Runs all steps after the shuffles. Timers and windows fire by the watermark of all streams, or by `end` if given."""
         graph, event_time = self.pipeline.graph, self._event_time
@@ -271,9 +342,9 @@ class Trial:
         event_time.begin(
             ((key_by, elements.origin.stream) for key_by, elements in arriving.shuffled if _have_times(elements)),
             graph.reached_by(opened),
-            graph.begun_after(self._elapsed()),
+            [*graph.begun_after(self._elapsed()), *tables],
         )
-        arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
+        arrived = [self._marked(arriving, *item) for item in in_order(arriving.shuffled)]
         event_time.end_streams(graph.reached_by(ended))
         event_time.end(self._running() if graph.idle_flush is not None else None, self._running() if graph.uses_clock else None)
         firing = event_time.watermark if end is None else end
@@ -294,7 +365,7 @@ class Trial:
                 self._keep(keyed_pass)
                 shuffled += keyed_pass.shuffled
 
-    def _marked(self, key_by: int, elements: Elements) -> tuple[int, Elements, int]:
+    def _marked(self, arriving: Pass, key_by: int, elements: Elements) -> tuple[int, Elements, int]:
         """Returns the elements with their marks, and the watermark of the other streams."""
         if elements.times is None:
             return key_by, elements, END
@@ -308,7 +379,8 @@ class Trial:
             self.counts.update({(Counted.BEHIND.value, self.pipeline.graph.steps[key_by].name): 1})
         marks = prefix_maxima(times, streams.base(stream))
         streams.advance(stream, int(marks[-1]))
-        return key_by, replace(elements, marks=marks), event_time.others_here(key_by, stream)
+        marked = arriving.combined(key_by, replace(elements, marks=marks))
+        return key_by, marked, event_time.others_here(key_by, stream)
 
     def _elapsed(self) -> int:
         """The time since the first micro-batch, in microseconds."""
@@ -343,6 +415,8 @@ class Trial:
             self.stored[place] += elements.values
         self.counts.update({(what.value, step): count for (what, step), count in done.counts.items()})
         self.failed += [failed.reason for failed in done.failed_elements]
+        if more := {step: measured.series for step, measured in done.measures.items() if measured.series}:
+            self._metered = metered(self.pipeline.graph.meters, self._metered, more)
 
     def _numbered(self, messages: Sequence[Message]) -> Iterable[Message]:
         for message in messages:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from headrace.pipelines import arguments as check
-from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
 from headrace.pipelines.app_tables import Tables
 from headrace.pipelines.elements.message import Message
@@ -63,10 +62,9 @@ class Pipeline(Tables):
         check.member(where, "on_error", on_error, OnError)
         if dead_letters is not None:
             check.name(where, "dead_letters", dead_letters)
-        if max_keys is not None and check.whole(where, "max_keys", max_keys) < 1:
-            raise GraphError(f"{where}: max_keys must be at least 1, and is {max_keys}")
+        keys = None if max_keys is None else check.count(where, "max_keys", max_keys)
         flush = None if idle_flush is None else span(idle_flush, f"{where}: idle_flush")
-        self._builder = GraphBuilder(name, on_error, dead_letters, max_keys, flush)
+        self._builder = GraphBuilder(name, on_error, dead_letters, keys, flush)
         self._folder = module_folder(sys._getframe(1).f_globals)
 
     @property

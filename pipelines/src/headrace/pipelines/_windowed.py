@@ -10,7 +10,7 @@ from headrace.pipelines._errors import GraphError
 from headrace.pipelines.build import aggregation_of
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.join_steps import check_right, joined_in_windows
-from headrace.pipelines.steps.aggregation import Aggregation, collect
+from headrace.pipelines.steps.aggregation import Aggregation, Functions, collect
 from headrace.pipelines.steps.clock_ttl import clock_count_windows
 from headrace.pipelines.steps.count_windows import CountWindows
 from headrace.pipelines.steps.step import OnError, Step
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headrace.pipelines.flow_outputs import Outputs
 
 _lists: Aggregation[Any, Any, Any] = collect()
+_SESSIONS = "which values a session takes depends on the marks and sessions before them, which only the step knows"
+_COUNTS = "a window that counts values may end between two that were combined"
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
@@ -65,7 +67,12 @@ class Windowed(Generic[T_co, W_co]):
 
     @overload
     def aggregate(
-        self, aggregation: Aggregation[T_co, Any, U], *, name: str | None = None, on_error: OnError | None = None
+        self,
+        aggregation: Aggregation[T_co, Any, U],
+        *,
+        before_shuffle: bool = False,
+        name: str | None = None,
+        on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
 
     @overload
@@ -74,6 +81,7 @@ class Windowed(Generic[T_co, W_co]):
         aggregation: Aggregation[T_co, Any, R],
         *,
         output: Callable[[Any, R, W_co], U | None],
+        before_shuffle: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
@@ -85,6 +93,7 @@ class Windowed(Generic[T_co, W_co]):
         initial: Callable[[], A],
         update: Callable[[A, T_co], A],
         combine: Callable[[A, A], A] | None = None,
+        before_shuffle: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[A]": ...
@@ -97,6 +106,7 @@ class Windowed(Generic[T_co, W_co]):
         update: Callable[[A, T_co], A],
         combine: Callable[[A, A], A] | None = None,
         output: Callable[[Any, A, W_co], U | None],
+        before_shuffle: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]": ...
@@ -109,6 +119,7 @@ class Windowed(Generic[T_co, W_co]):
         update: Callable[[Any, T_co], Any] | None = None,
         combine: Callable[[Any, Any], Any] | None = None,
         output: Callable[[Any, Any, Any], Any] | None = None,
+        before_shuffle: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
@@ -122,6 +133,10 @@ class Windowed(Generic[T_co, W_co]):
             output: Returns the result for a key, an accumulator and a `Window` (None for windows that count values); None is
                 dropped. With an aggregation, it receives the aggregation's result instead of the accumulator. By default, the
                 result is the accumulator.
+            before_shuffle: Whether to aggregate values before the shuffle, too, for a few keys with most values. Results are
+                the same; `total` and `mean` fail at numbers other than `int` and `Fraction`, whose sums are rounded. Your own
+                functions need `combine`, and results that depend on no order. The step must follow the first `key_by`, with
+                `OnError.FAIL`.
             name: The step's name, which also identifies its states in the checkpoint.
             on_error: The policy for values for which a function raises. Their windows are then the same as before.
 
@@ -135,12 +150,15 @@ class Windowed(Generic[T_co, W_co]):
         found = aggregation_of(where, aggregation, initial, update, combine, output)
         if isinstance(windows, Session) and found.join is None:
             raise GraphError(f"{where}: sessions can merge; the aggregation needs combine")
+        if check.flag(where, "before_shuffle", before_shuffle):
+            self._check_combined(where, policy, found)
         name = builder.name_for_states(name, "window", "window")
         if isinstance(windows, Count):
             if windows.clock_ttl is not None:
                 return self._then(clock_count_windows(name, policy, found, windows.values, windows.clock_ttl, self._lag))
             return self._then(CountWindows(name, policy, found, windows.values, windows.ttl))
-        return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag, self._emit_every))
+        times = self._delay, self._late, self._lag, self._emit_every
+        return self._then(TimeWindows(name, policy, found, windows, *times, before_shuffle))
 
     def collect(
         self,
@@ -210,6 +228,27 @@ class Windowed(Generic[T_co, W_co]):
         other = check_right(builder, right, type(flow), where)
         windows, delay, late = self._windows, self._delay, self._late
         return flow._keyed(joined_in_windows(builder, flow._number, other, windows, delay, late, how, name, on_error))
+
+    def _check_combined(self, where: str, policy: OnError, functions: Functions) -> None:
+        """Checks that values can be aggregated before the shuffle, with the same results.
+
+        Raises:
+            GraphError: They cannot.
+        """
+        builder, windows = self._builder, self._windows
+        for is_wrong, why in (
+            (isinstance(windows, Session), f"{_SESSIONS}: use tumbling or sliding windows"),
+            (isinstance(windows, Count), f"{_COUNTS}: use tumbling or sliding windows"),
+            (isinstance(windows, Grid) and windows.size % windows.every != 0, "the size of windows must be a multiple of every"),
+            (self._late is Late.FIRE, "with Late.FIRE, each late value has a result of its own: use another late"),
+            (not builder.is_first_key_by(self._flow._number), "the window must follow the first key_by, without a step between"),
+            (functions.join is None, "the aggregation needs combine"),
+            (functions.shows_order, "collect() shows the order of values, which would change: use another aggregation"),
+            (policy is not OnError.FAIL, "one value that fails must end the query: pass on_error=OnError.FAIL"),
+            (builder.max_keys is not None, "values beyond max_keys fail one by one: remove max_keys"),
+        ):
+            if is_wrong:
+                raise GraphError(f"{where}: before_shuffle: {why}")
 
     def _then(self, step: Step) -> "KeyedFlow[Any]":
         return self._flow._keyed(self._builder.add(step, self._flow._number))

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
 from headrace.pipelines import arguments as check
-from headrace.pipelines._errors import GraphError
 from headrace.pipelines._table import Broadcast, Table
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.formats import Format
@@ -35,6 +34,7 @@ class Tables:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        bootstrap: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Table[bytes | None, T]: ...
@@ -51,6 +51,7 @@ class Tables:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        bootstrap: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Table[K, T]: ...
@@ -66,6 +67,7 @@ class Tables:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        bootstrap: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Table[Any, Any]:
@@ -77,12 +79,14 @@ class Tables:
             streams: Patterns of stream names, as of `source`.
             decode: A format such as `json(Customer)`, or a function that returns the row of a payload, or None to delete it,
                 such as `after` of a change data capture's envelope.
-            key: Returns the key of a message. By default, it is the message's key.
+            key: Returns the key of a message. By default, it is the message's key. `primary_key("public.customers", int)` is the
+                primary key of one table of a database, and leaves out messages of other tables.
             event_time: Returns the event time of a message, as of `Flow.event_time`. By default, it is the message's.
             idle_after: The event time in other streams after which they no longer wait for a quiet table, as of `source`.
             max_ahead: See `source`.
             await_streams: See `source`.
             await_time: See `source`.
+            bootstrap: Whether the streams that meet the table begin only once the table was read to its present end.
             name: The step's name.
             on_error: The policy for messages for which a function raises.
 
@@ -101,6 +105,7 @@ class Tables:
             await_time=await_time,
             name=name,
             on_error=on_error,
+            bootstrap=check.flag(builder.where(name, None, "table"), "bootstrap", bootstrap),
         )
         return Table(builder, made.by_key(number))
 
@@ -117,6 +122,7 @@ class Tables:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        bootstrap: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Broadcast[bytes | None, T]: ...
@@ -134,6 +140,7 @@ class Tables:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        bootstrap: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Broadcast[K, T]: ...
@@ -150,6 +157,7 @@ class Tables:
         max_ahead: timedelta | str | None = None,
         await_streams: int | None = None,
         await_time: timedelta | str | None = None,
+        bootstrap: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Broadcast[Any, Any]:
@@ -160,13 +168,14 @@ class Tables:
         Args:
             streams: Patterns of stream names, as of `source`.
             decode: Returns the row of a payload, or None to delete it, as of `table`.
-            key: Returns the key of a message. By default, it is the message's key.
+            key: Returns the key of a message, or `primary_key(...)`, as of `table`. By default, it is the message's key.
             max_rows: The largest number of rows. The query fails if there are more.
             event_time: Returns the event time of a message, from which on its row holds. By default, it is the message's.
             idle_after: The event time in other streams after which they no longer wait for a quiet table, as of `source`.
             max_ahead: See `source`.
             await_streams: See `source`.
             await_time: See `source`.
+            bootstrap: As of `table`.
             name: The step's name.
             on_error: The policy for messages for which a function raises.
 
@@ -175,8 +184,7 @@ class Tables:
         """
         builder = self._builder
         place = builder.where(name, None, "broadcast")
-        if check.whole(place, "max_rows", max_rows) < 1:
-            raise GraphError(f"{place}: max_rows must be at least 1, and is {max_rows}")
+        most = check.count(place, "max_rows", max_rows)
         made = TableSteps.checked(builder, "broadcast", name, decode, key, event_time, on_error)
         number = added_source(
             builder,
@@ -188,5 +196,6 @@ class Tables:
             await_time=await_time,
             name=name,
             on_error=on_error,
+            bootstrap=check.flag(place, "bootstrap", bootstrap),
         )
-        return Broadcast(builder, made.pairs(number), max_rows)
+        return Broadcast(builder, made.pairs(number), most)

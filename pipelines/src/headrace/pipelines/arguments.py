@@ -16,6 +16,8 @@ from headrace.contract.names import is_name, is_stream_pattern
 from headrace.pipelines._errors import GraphError
 
 E = TypeVar("E", bound=Enum)
+MAX_COUNT = 2**31 - 1
+"""The largest number of anything."""
 
 _short = Repr()
 _short.maxstring = _short.maxother = 80
@@ -89,6 +91,16 @@ def whole(where: str, parameter: str, value: Any) -> int:
     except TypeError:
         pass
     raise GraphError(f"{where}: {parameter} must be a whole number, not {excerpt(value)}")
+
+
+def count(where: str, parameter: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
+    """Returns a whole number within bounds: by default, from 1 to what the protocol carries."""
+    found = whole(where, parameter, value)
+    if most is None and found < least:
+        raise GraphError(f"{where}: {parameter} must be at least {least}, and is {excerpt(found)}")
+    if not least <= found <= (most or MAX_COUNT):
+        raise GraphError(f"{where}: {parameter} must be from {least} to {most or MAX_COUNT:,}, and is {excerpt(found)}")
+    return found
 
 
 def texts(where: str, parameter: str, value: Any) -> tuple[str, ...]:

@@ -45,16 +45,13 @@ def mapped_async(
         if setup is None:
             raise GraphError(f"{where}: teardown has no effect without setup, whose client it gets; remove it")
     ttl_s = span(cache_ttl, f"{where}: cache_ttl") / 1_000_000
-    if check.whole(where, "cache_size", cache_size) < 1:
-        raise GraphError(f"{where}: cache_size must be at least 1, and is {cache_size}")
+    size = check.count(where, "cache_size", cache_size)
     if cache_by is not None:
         check.function(where, "cache_by", cache_by, "value", instead_of_yield="return a key, such as a tuple")
-    if not 1 <= check.whole(where, "concurrency", concurrency) <= MAX_CONCURRENCY:
-        raise GraphError(f"{where}: concurrency must be from 1 to {MAX_CONCURRENCY:,}, and is {concurrency}")
-    if not 0 <= check.whole(where, "retries", retries) <= MAX_RETRIES:
-        raise GraphError(f"{where}: retries must be from 0 to {MAX_RETRIES}, and is {retries}")
+    calls = check.count(where, "concurrency", concurrency, most=MAX_CONCURRENCY)
+    again = check.count(where, "retries", retries, least=0, most=MAX_RETRIES)
     timeout_s = span(timeout, f"{where}: timeout") / 1_000_000
     policy = builder.policy(where, on_error)
-    caching = None if cache_by is None else Caching(cache_by, ttl_s, cache_size)
-    step = AsyncMap(builder.name_for(name, made), policy, function, setup, teardown, caching, concurrency, timeout_s, retries)
+    caching = None if cache_by is None else Caching(cache_by, ttl_s, size)
+    step = AsyncMap(builder.name_for(name, made), policy, function, setup, teardown, caching, calls, timeout_s, again)
     return builder.add(step, number)

@@ -21,10 +21,12 @@ from headrace.pipelines.steps.keys import in_order_of_keys, normal_key
 from headrace.pipelines.steps.lake import Lake
 from headrace.pipelines.steps.lake_partitions import divided, values_of
 from headrace.pipelines.steps.lake_places import is_in_store
+from headrace.pipelines.steps.meters import BILLION, Meter, Metered, metered
 from headrace.pipelines.steps.step import Counted, OnError
 from headrace.pipelines.time.time import END, bounded, first_time, prefix_maxima
 
 __all__ = [
+    "BILLION",
     "END",
     "EVERY_STREAM",
     "NO_TIME",
@@ -42,6 +44,8 @@ __all__ = [
     "Lake",
     "Lineage",
     "Marks",
+    "Meter",
+    "Metered",
     "NotStored",
     "OnError",
     "Origin",
@@ -62,6 +66,7 @@ __all__ = [
     "is_in_store",
     "matches",
     "merged",
+    "metered",
     "no_step",
     "normal_key",
     "prefix_maxima",

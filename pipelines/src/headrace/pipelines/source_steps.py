@@ -27,6 +27,7 @@ def added_source(
     where: str | None = None,
     name: str | None,
     on_error: OnError | None,
+    bootstrap: bool = False,
 ) -> int:
     """Adds a source, and the filter of its condition, and returns the number of the last step.
 
@@ -43,12 +44,16 @@ def added_source(
         check.function(place, "decode", decode, "payload", instead_of_yield="yield in a flat_map after the source")
     idle = None if idle_after is None else span(idle_after, f"{place}: idle_after")
     ahead = None if max_ahead is None else span(max_ahead, f"{place}: max_ahead", least=0)
-    if await_streams is not None and check.whole(place, "await_streams", await_streams) < 1:
-        raise GraphError(f"{place}: await_streams must be at least 1, and is {await_streams}")
+    awaited = None if await_streams is None else check.count(place, "await_streams", await_streams)
     time = None if await_time is None else span(await_time, f"{place}: await_time")
+    if bootstrap and time is not None:
+        raise GraphError(
+            f"{place}: await_time lets event time begin before the table is read, which bootstrap=True awaits; remove one of them"
+        )
     policy = builder.policy(place, on_error)
     condition = None if where is None else _condition(place, where, is_decoded=decode is not None)
-    step = Source(builder.name_for(name, patterns[0]), policy, patterns, decode, idle, ahead, await_streams, time, found)
+    made = builder.name_for(name, patterns[0])
+    step = Source(made, policy, patterns, decode, idle, ahead, awaited, time, found, bootstrap)
     number = builder.add(step)
     if condition is not None:
         number = builder.add(Filter(builder.name_for(None, f"{step.name}-where"), policy, condition), number)

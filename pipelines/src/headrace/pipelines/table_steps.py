@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.pipelines import arguments as check
+from headrace.pipelines._captured_tables import PrimaryKey
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.formats import Format
 from headrace.pipelines.graph.builder import GraphBuilder
 from headrace.pipelines.joins.as_of import Rows, message_key, row_of
-from headrace.pipelines.steps.stateless import EventTime, KeyBy
+from headrace.pipelines.steps.stateless import EventTime, Filter, KeyBy
 from headrace.pipelines.steps.step import OnError
 
 
@@ -46,7 +47,9 @@ class TableSteps:
             raise GraphError(f"{place}: decode must be a format or a function, not None")
         read = decode.decoder() if isinstance(decode, Format) else decode
         check.function(place, "decode", read, "payload", instead_of_yield="return one row")
-        if key is not None:
+        if isinstance(key, PrimaryKey):
+            read = key.complete(read)
+        elif key is not None:
             check.function(place, "key", key, "message", instead_of_yield="return a key, such as a tuple")
         if event_time is not None:
             check.function(place, "event_time", event_time, "message", instead_of_yield="return a datetime")
@@ -64,9 +67,13 @@ class TableSteps:
         return self._add(Rows(self._free(f"{name}-rows"), self.policy, lambda message: (key(message), row(message))), number)
 
     def _timed(self, source: int) -> int:
-        if self.event_time is None:
-            return source
-        return self._add(EventTime(self._free(f"{self.builder.name_of(source)}-time"), self.policy, self.event_time), source)
+        """Adds the steps that leave out messages of other tables, and assign event times."""
+        name, number = self.builder.name_of(source), source
+        if isinstance(self.key, PrimaryKey):
+            number = self._add(Filter(self._free(f"{name}-captured"), self.policy, self.key.has), number)
+        if self.event_time is not None:
+            number = self._add(EventTime(self._free(f"{name}-time"), self.policy, self.event_time), number)
+        return number
 
     def _free(self, name: str) -> str:
         return self.builder.name_for(None, name)

@@ -12,6 +12,7 @@ from headrace.pipelines.arguments import excerpt
 from headrace.pipelines.elements.headers import Headers, checked
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.graph.graph import Graph
+from headrace.pipelines.steps.meters import Meter
 from headrace.pipelines.steps.step import Counted
 
 V = TypeVar("V")
@@ -150,6 +151,20 @@ def no_states(graph: Graph, step: object) -> TrialError:
     name = step if isinstance(step, str) else excerpt(step)
     keyed = [keyed.name for keyed in graph.keyed]
     return TrialError(f"pipeline {graph.name} has no step {name} that keeps states; {_those(step, keyed)}")
+
+
+def meter_named(graph: Graph, kind: str, name: object, value: object) -> Meter:
+    """Returns a counter or histogram of a pipeline.
+
+    Raises:
+        TrialError: There is none of this name, or it has no such value.
+    """
+    meters = {meter.name: meter for meter in graph.meters if meter.label == kind}
+    if not isinstance(name, str) or name not in meters:
+        raise TrialError(f"pipeline {graph.name} has no {kind} {excerpt(name)}; {_those(name, meters)}")
+    if value not in meters[name].labels:
+        raise TrialError(f"{kind} {name} has no value {excerpt(value)}; {_those(value, meters[name].labels)}")
+    return meters[name]
 
 
 def _those(name: object, choices: Iterable[str]) -> str:

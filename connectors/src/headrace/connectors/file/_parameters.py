@@ -56,7 +56,7 @@ class FileParameters(BadRecordParameters):
     max_streams: int = Field(
         default=500,
         ge=1,
-        description="Most files read at a time; others take turns. At most the gateway's max_streams_per_session.",
+        description="The most files to read at a time; others take turns. No more than the gateway's max_streams_per_session.",
     )
     idle_seconds: Duration = Field(
         default=2.0, ge=0, description="How long a file has nothing new before a waiting one gets its turn."

@@ -68,13 +68,15 @@ class HttpParameters(Listening, BadRecordParameters):
     max_waiting_messages: int = Field(
         1000,
         ge=1,
-        description="Most messages that wait for the checkpoint; further ones get 503.",
+        description="The most messages that wait for the checkpoint; further ones get 503.",
     )
-    max_waiting_bytes: Size = Field(64 << 20, ge=1, description="Most bytes that wait for the checkpoint; further ones get 503.")
+    max_waiting_bytes: Size = Field(
+        64 << 20, ge=1, description="The most bytes that wait for the checkpoint; further ones get 503."
+    )
     max_connections: int = Field(
         2000,
         ge=1,
-        description="Most connections; for a new one, the one longest without a request closes.",
+        description="The most connections; a further one closes the one longest without a request.",
     )
     head_seconds: Duration = Field(10.0, gt=0, description="How long a head may take; then the connection closes.")
     idle_seconds: Duration = Field(75.0, gt=0, description="How long a connection stays open after an answer.")
@@ -121,7 +123,7 @@ class HttpSinkParameters(Parameters):
         "message",
         description="A request contains one value unchanged, or several JSON values, as an array or one per line.",
     )
-    batch_messages: int = Field(100, ge=1, description="Most messages in a request.")
+    batch_messages: int = Field(100, ge=1, description="The most messages in a request.")
     batch_bytes: Size = Field(
         1 << 20,
         ge=1,
@@ -144,7 +146,7 @@ class HttpSinkParameters(Parameters):
         1,
         ge=1,
         le=256,
-        description="Most concurrent requests. Above 1, only messages of one key stay in order.",
+        description="The most concurrent requests. Above 1, only messages of one key stay in order.",
     )
     timeout_seconds: Duration = Field(30.0, gt=0, description="How long a request may take.")
     retry_seconds: Duration = Field(60.0, ge=0, description="How long a request is retried; then the task fails.")

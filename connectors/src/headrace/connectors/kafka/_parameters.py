@@ -40,8 +40,8 @@ class KafkaParameters(KafkaConnection, BadRecordParameters):
         True,
         description="Verify checksums: half a microsecond per message, less with the package crc32c.",
     )
-    partition_fetch_bytes: Size = Field(1 << 20, ge=1, description="Most bytes to fetch from a partition at once.")
-    fetch_bytes: Size = Field(16 << 20, ge=1, description="Most bytes to fetch from a broker at once.")
+    partition_fetch_bytes: Size = Field(1 << 20, ge=1, description="The most bytes to fetch from a partition at once.")
+    fetch_bytes: Size = Field(16 << 20, ge=1, description="The most bytes to fetch from a broker at once.")
 
     @field_validator("start")
     @classmethod
@@ -89,8 +89,8 @@ class KafkaSinkParameters(KafkaConnection):
     transaction_timeout_seconds: Duration = Field(
         300.0,
         gt=0,
-        description="Longer than a micro-batch takes to write, at most the brokers' transaction.max.timeout.ms. The "
-        "open transaction of a dead sink may block consumers this long.",
+        description="How long a transaction may be open: longer than a micro-batch takes, at most the brokers' "
+        "transaction.max.timeout.ms. The open transaction of a dead sink may block consumers this long.",
     )
     retry_seconds: Duration = Field(
         120.0,

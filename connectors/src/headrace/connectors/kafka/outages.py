@@ -33,7 +33,7 @@ class Outages:
         self._closed = threading.Event()
 
     def keep_trying(self, work: Callable[[], T]) -> T:
-        """Does repeatable work, again while no broker can be reached, for `retry_seconds` at most.
+        """Does work, and repeats it while no broker can be reached, for at most `retry_seconds`.
 
         Raises:
             KafkaAway: No broker could be reached in that time.

@@ -84,10 +84,10 @@ class Reading:
 
     @property
     def backlog(self) -> Backlog | None:
-        """The records that were not taken, up to the end of the log."""
+        """The records that were not taken, and the last sequence that one may have, up to the end of the log."""
         if self.ends is None or self.next_offset is None:
             return None
-        return Backlog(messages=max(0, self.ends.log - self.next_offset))
+        return Backlog(messages=max(0, self.ends.log - self.next_offset), latest_sequence=self.ends.log)
 
     def put(self, stretches: Sequence[Stretch]) -> None:
         """Adds fetched records."""

@@ -177,7 +177,7 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
     max_ack_pending: int | None = Field(
         None,
         ge=1,
-        description="For a created consumer: most unacknowledged messages; default: 20000, or what the stream's "
+        description="For a created consumer: the most unacknowledged messages; default: 20000, or what the stream's "
         "consumer_limits allow.",
     )
 
@@ -197,8 +197,8 @@ class NatsCoreParameters(NatsConnection, ShapeParameters, BadRecordParameters):
         min_length=1, description="The subjects to subscribe to; wildcards are allowed.", examples=["metrics.>"]
     )
     queue_group: str | None = Field(None, pattern=r"^\S+$", description="Share the messages with the subscribers of this group.")
-    buffer_messages: int = Field(100_000, ge=1, description="Most messages that wait for Spark; further ones are dropped.")
-    buffer_bytes: Size = Field(64 << 20, ge=1024, description="Most bytes that wait for Spark; further messages are dropped.")
+    buffer_messages: int = Field(100_000, ge=1, description="The most messages that wait for Spark; further ones are dropped.")
+    buffer_bytes: Size = Field(64 << 20, ge=1024, description="The most bytes that wait for Spark; further messages are dropped.")
 
 
 class NatsSinkParameters(NatsConnection):
@@ -220,8 +220,8 @@ class NatsSinkParameters(NatsConnection):
         False,
         description="Also send headers Nats-*, which the server takes as instructions, such as Nats-TTL.",
     )
-    max_in_flight: int = Field(4000, ge=1, description="Most messages that wait for their acknowledgement.")
-    max_in_flight_bytes: Size = Field(16 << 20, ge=1024, description="Most bytes that wait for their acknowledgement.")
+    max_in_flight: int = Field(4000, ge=1, description="The most messages that wait for their acknowledgement.")
+    max_in_flight_bytes: Size = Field(16 << 20, ge=1024, description="The most bytes that wait for their acknowledgement.")
     retry_seconds: Duration = Field(
         60.0,
         ge=0,

@@ -26,7 +26,7 @@ class PostgreSQLConnection(Parameters):
     timeout_seconds: Duration = Field(
         30.0,
         ge=1,
-        description="After which time a statement is cancelled, and retried on a new connection.",
+        description="How long a statement may take; then it is retried on a new connection.",
     )
 
     @field_validator("url")
@@ -56,8 +56,7 @@ class PostgreSQLRows(PostgreSQLConnection):
     )
     accept_changes: tuple[str, ...] = Field(
         (),
-        description="Codes of changes of the table with which to continue. Rows that are read again then differ from"
-        " what was sent.",
+        description="Codes of changes of the table to accept. Rows that are read again then differ from what was sent.",
     )
 
 
@@ -79,7 +78,7 @@ class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):
     poll_seconds: Duration = Field(0.1, gt=0, description="Interval between checks for new rows.")
     detect_deleted: bool = Field(
         False,
-        description="Lose the position if no row at or before it is left: for tables whose old rows are deleted, but"
+        description="Report the position as lost if no row at or before it is left: for tables whose old rows are deleted, but"
         " never the last one that was read.",
     )
 

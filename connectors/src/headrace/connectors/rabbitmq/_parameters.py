@@ -32,7 +32,9 @@ class RabbitMQConnection(SystemParameters):
     tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
     tls_key: Path | None = Field(None, description="Its private key, PEM.")
     connect_seconds: Duration = Field(10.0, gt=0, description="How long a node may take to answer.")
-    heartbeat_seconds: Duration = Field(30, ge=2, le=600, description="After which silence a broker counts as unavailable.")
+    heartbeat_seconds: Duration = Field(
+        30, ge=2, le=600, description="How long a broker may be silent until it counts as unavailable."
+    )
 
     @field_validator("url")
     @classmethod
@@ -107,7 +109,7 @@ class RabbitMQParameters(RabbitMQQueues, BadRecordParameters):
         20_000,
         ge=1,
         le=65_535,
-        description="Most unacknowledged messages of a queue, which the broker holds in memory.",
+        description="The most unacknowledged messages of a queue, which the broker holds in memory.",
     )
     temporary_queue: Literal["refuse", "accept"] = Field(
         "refuse",
@@ -132,7 +134,7 @@ class RabbitMQStreamParameters(RabbitMQQueues, BadRecordParameters):
         "first",
         description="Where a new query begins: first, an offset, or a time such as 2026-01-31T12:00:00Z.",
     )
-    prefetch: int = Field(10_000, ge=1, le=65_535, description="Most messages of a queue in flight.")
+    prefetch: int = Field(10_000, ge=1, le=65_535, description="The most messages of a queue in flight.")
 
     @field_validator("start")
     @classmethod

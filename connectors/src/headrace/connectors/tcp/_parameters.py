@@ -27,13 +27,13 @@ class TcpParameters(Listening, BadRecordParameters):
     max_clients: int = Field(
         1000,
         ge=1,
-        description="Most clients. For a new one, the one longest without ever sending a message closes; if all have"
-        " sent one, the new one.",
+        description="The most clients. A further one closes the one longest without ever sending a message; it closes"
+        " itself if all have sent one.",
     )
     buffer_bytes: Size = Field(
         64 << 20,
         ge=1024,
-        description="Most bytes that wait for the checkpoint; then clients are not read. Incomplete messages may "
+        description="The most bytes that wait for the checkpoint; then clients are not read. Incomplete messages may "
         "take as many; then the oldest is dropped.",
     )
     message_seconds: Duration = Field(30.0, gt=0, description="How long a message may take to arrive; then its connection ends.")

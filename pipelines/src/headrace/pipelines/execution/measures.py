@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
+from headrace.pipelines.steps.meters import Series, added
+
 
 @dataclass(slots=True)
 class StepMeasures:
@@ -18,6 +20,7 @@ class StepMeasures:
         further: The messages with fields that their class does not have, and that a source's contract permits.
         fired: The timers that have fired, and windows that have closed.
         time_ns: The time that it has taken, in nanoseconds. Steps run side by side in tasks; their times are added.
+        series: Its series, if it is a counter or histogram.
     """
 
     received: int = 0
@@ -29,14 +32,16 @@ class StepMeasures:
     further: int = 0
     fired: int = 0
     time_ns: int = 0
+    series: Series | None = None
 
     def add(self, other: "StepMeasures") -> None:
         """Adds what the same step has done elsewhere."""
         for name in _NAMES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.series = added(self.series, other.series)
 
 
-_NAMES = tuple(field.name for field in fields(StepMeasures))
+_NAMES = tuple(field.name for field in fields(StepMeasures) if field.type is int)
 
 
 def summed(measures: Iterable[Mapping[str, StepMeasures]]) -> dict[str, StepMeasures]:

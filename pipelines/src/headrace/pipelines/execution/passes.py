@@ -16,6 +16,7 @@ from headrace.pipelines.execution.measures import StepMeasures
 from headrace.pipelines.graph.graph import Graph
 from headrace.pipelines.steps.copies import copied, copied_together
 from headrace.pipelines.steps.lake import Lake
+from headrace.pipelines.steps.meters import Series, added
 from headrace.pipelines.steps.stateless import KeyBy, Sink, Source
 from headrace.pipelines.steps.step import Cell, Counted, KeyedStep, OnError, Step, each
 from headrace.pipelines.time.present import Present
@@ -112,6 +113,19 @@ class Pass:
         if elements:
             self._after(key_by, elements)
 
+    def combined(self, key_by: int, elements: Elements) -> Elements:
+        """Elements of a stream with keys, times and marks, as they are shuffled: combined, if the step behind asks for it."""
+        step = self.graph.combiner(key_by)
+        if step is None or not elements:
+            return elements
+        started = time.perf_counter_ns()
+        self.record.begin(self.graph.name, step.name, elements)
+        try:
+            return step.combined(elements, self)
+        finally:
+            self.record.end()
+            self.measures[step.name].time_ns += time.perf_counter_ns() - started
+
     def fire_due(self, level: int, watermark: int | Watermark, present: Present | None = None) -> None:
         """Fires the timers and windows that are due at the end of a micro-batch in the steps of a level.
 
@@ -191,6 +205,11 @@ class Pass:
         if (name := _MEASURED.get(what)) is not None:
             measured = self.measures[step]
             setattr(measured, name, getattr(measured, name) + elements)
+
+    def tally(self, step: str, series: Series) -> None:
+        """Adds to the series of a counter or histogram."""
+        measured = self.measures[step]
+        measured.series = added(measured.series, series)
 
     def fired(self, step: str, number: int) -> None:
         """Adds to the number of timers and windows of a step that have fired."""

@@ -56,7 +56,7 @@ class EventTime(dict[int, Marks]):
         Args:
             arriving: The streams that have elements with event times.
             opened: The streams that are waited for from now on, whether they have elements or not. Known ones are ignored.
-            started: The names of sources that no longer wait for further streams.
+            started: The names of sources that no longer wait for further streams, and of tables that were read to their end.
         """
         here = dict.fromkeys(arriving)
         self._fresh = {(key_by, stream) for key_by, stream in here if self._is_new(key_by, stream)}
@@ -181,11 +181,12 @@ class EventTime(dict[int, Marks]):
             progress.leave((key_by, stream))
 
     def _hold(self) -> None:
-        """Has event time wait behind sources that await more streams than are known."""
+        """Has event time wait behind sources that await more streams than are known, or are tables that are not read yet."""
         awaiting = self._graph.awaiting
         for name in awaiting.keys() - self._first_streams:
             source = awaiting[name]
-            if source.await_streams is not None and self._count_of(source.streams) >= source.await_streams:
+            least = None if source.bootstrap else self._graph.least_streams(source)
+            if least is not None and self._count_of(source.streams) >= least:
                 self._first_streams.add(name)
         for progress in self._progress.values():
             progress.is_held = any(

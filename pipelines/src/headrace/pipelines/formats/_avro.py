@@ -9,12 +9,13 @@ from typing import Any, TypeVar, overload
 
 from headrace.pipelines._errors import GraphError, text_of
 from headrace.pipelines.arguments import excerpt
-from headrace.pipelines.formats._avro_columns import avro_columns
+from headrace.pipelines.formats._avro_columns import AvroColumns, avro_columns, avro_columns_of_class
 from headrace.pipelines.formats._column_reader import ColumnReader
-from headrace.pipelines.formats._format import Format, T
+from headrace.pipelines.formats._format import BlockReader, Format, T
 from headrace.pipelines.formats._registry import Registry
 from headrace.pipelines.formats._registry_avro import RegistryAvro
 from headrace.pipelines.formats.avro_schemas import name_in, parsed, record_reader, record_writer
+from headrace.pipelines.formats.class_columns import ClassColumns, class_columns, with_columns
 from headrace.pipelines.formats.records import called, is_protobuf
 from headrace.pipelines.formats.registry_format import check_registry
 
@@ -51,7 +52,19 @@ class Avro(Format[T]):
 
     def columns(self) -> ColumnReader:
         """As `Format.columns`; without a class, the columns of the schema."""
-        return super().columns() if self.kind is not None else avro_columns(self.name, self.schema)
+        if self.kind is None:
+            return avro_columns(self.name, self.schema)
+        columns = class_columns(self.kind)
+        return (self._at_once(columns) if columns is not None else None) or super().columns()
+
+    def block_reader(self, read: Callable[[bytes], T | None]) -> BlockReader[T] | None:
+        """As `Format.block_reader`."""
+        each, columns = super().block_reader(read), class_columns(self.kind)
+        reader = None if columns is None else self._at_once(columns)
+        return each if columns is None or reader is None or each is None else with_columns(self.kind, columns, reader.rows, each)
+
+    def _at_once(self, columns: ClassColumns) -> AvroColumns | None:
+        return avro_columns_of_class(self.schema, columns, super().columns())
 
 
 @overload

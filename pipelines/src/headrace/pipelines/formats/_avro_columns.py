@@ -9,6 +9,7 @@ from headrace.pipelines._errors import GraphError
 from headrace.pipelines.formats._column_reader import Block, ColumnReader, ObjectReader
 from headrace.pipelines.formats.avro_blocks import AtOnce, at_once
 from headrace.pipelines.formats.avro_schemas import parsed, record_reader
+from headrace.pipelines.formats.class_columns import ClassColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,12 +19,17 @@ _MAX_DIGITS = 38
 
 @dataclass(frozen=True)
 class AvroColumns(ColumnReader):
-    """Reads all payloads of a block in one call; if one of them is faulty, record by record."""
+    """Reads all payloads of a block in one call; if one of them is faulty, record by record.
+
+    Attributes:
+        block: Reads all at once.
+        each: Reads record by record.
+        of_class: The columns of a class; None for the ones of the schema.
+    """
 
     block: AtOnce
-    """Reads all at once."""
-    each: ObjectReader
-    """Reads record by record."""
+    each: ColumnReader
+    of_class: ClassColumns | None = None
 
     @property
     def schema(self) -> "pa.Schema":
@@ -35,10 +41,15 @@ class AvroColumns(ColumnReader):
         there = [index for index, payload in enumerate(payloads) if payload is not None] if None in payloads else None
         records: Any = payloads if there is None else [payloads[index] for index in there]
         if records:
-            batch = self.block.read(records)
+            batch = self.rows(records)
             if batch is not None:
                 return Block(batch, range(len(payloads)) if there is None else there)
         return self.each.read(payloads)
+
+    def rows(self, payloads: Sequence[bytes]) -> "pa.RecordBatch | None":
+        """Returns the rows of payloads, read at once; None if each must be read alone."""
+        batch = self.block.read(payloads)
+        return batch if batch is None or self.of_class is None else self.of_class.of(batch)
 
 
 def avro_columns(name: str, schema: str) -> ColumnReader:
@@ -57,6 +68,22 @@ def avro_columns(name: str, schema: str) -> ColumnReader:
     each = ObjectReader(name, columns, record_reader(name, whole, None, None), batch_of(columns))
     block = at_once(document, columns)
     return each if block is None else AvroColumns(block, each)
+
+
+def avro_columns_of_class(schema: str, columns: ClassColumns, each: ColumnReader) -> AvroColumns | None:
+    """Returns what reads records of a schema into the columns of a class in one call; None if only `each` can.
+
+    Args:
+        schema: The schema, as JSON text.
+        columns: The columns.
+        each: Reads record by record.
+    """
+    document = json.loads(schema)
+    try:
+        block = at_once(document, record_columns("avro", parsed(document)))
+    except GraphError:
+        return None
+    return None if block is None else AvroColumns(block, each, columns)
 
 
 def record_columns(name: str, schema: Any) -> "pa.Schema":

@@ -1,7 +1,7 @@
 """Contracts: what happens to fields that a class does not have, and to values that do not fit."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -151,7 +151,7 @@ class Judge:
         """Whether further fields are of interest."""
         return self.contract.fields != "discard"
 
-    def at_once(self, payloads: Iterable[Any]) -> list[Any] | None:
+    def at_once(self, payloads: Sequence[Any]) -> list[Any] | None:
         """Returns the values of many payloads without anything to note; None if each must be judged alone."""
         if self.looks_at_fields:
             if self._accept is None:

@@ -1,7 +1,7 @@
 """The base class of formats."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any, Generic, TypeVar, cast
@@ -12,6 +12,8 @@ from headrace.pipelines.formats._columns import columns_of
 from headrace.pipelines.formats.records import calls_application
 
 T = TypeVar("T")
+BlockReader = Callable[[Sequence[Any]], list[T | None] | None]
+"""Reads many payloads; see `Format.block_reader`."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,13 @@ class Format(ABC, Generic[T]):
     def calls_application(self) -> bool:
         """Whether the reader calls what may not return, such as validators: each payload is read alone, and noted."""
         return calls_application(getattr(self, "kind", None))
+
+    def block_reader(self, read: Callable[[bytes], T | None]) -> "BlockReader[T] | None":
+        """Returns the function that reads many payloads in less time than `read` each, which the default calls for each.
+
+        Its result is None if each must be read alone, and it may raise any exception then. None if they always must be.
+        """
+        return None if self.calls_application else lambda payloads: list(map(read, payloads))
 
     def decoder(self) -> "Decoder[T]":
         """Returns the function that a source calls with each payload.
@@ -110,7 +119,7 @@ class Decoder(Generic[T]):
     def __init__(self, format: Format[T]) -> None:
         self._format = format
         self._read, self._drops, self._name = format.reader(), format.drop_null, format.name
-        self._one_by_one = format.calls_application
+        self._read_block = format.block_reader(self._read)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._format,)
@@ -130,18 +139,16 @@ class Decoder(Generic[T]):
             raise FormatError(f"{self._name}: the payload is null; drop_null=True drops such messages")
         return value
 
-    def at_once(self, payloads: Iterable[Any]) -> list[T | None] | None:
+    def at_once(self, payloads: Sequence[Any]) -> list[T | None] | None:
         """Returns the values of many payloads, in less time; None if each must be read alone, such as to find a faulty one.
 
         Joined payloads, read by one call of msgspec, take longer, since each joint must be checked.
         """
-        if self._one_by_one:
-            return None
         try:
-            values = list(map(self._read, payloads))
+            values = None if self._read_block is None else self._read_block(payloads)
         except Exception:
             return None
-        return values if self._drops or NoneType not in set(map(type, values)) else None
+        return values if values is None or self._drops or NoneType not in set(map(type, values)) else None
 
 
 class _Encode(Generic[T]):

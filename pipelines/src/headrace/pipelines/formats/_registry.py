@@ -121,6 +121,10 @@ class Registry:
             self._unknown.remove(key)
         return self._schemas[key]
 
+    def knows(self, schema_id: int) -> bool:
+        """Whether this process has fetched a schema, in the registry's usual form."""
+        return (schema_id, None) in self._schemas
+
     def latest(self, subject: str, form: str | None = None) -> WriterSchema:
         """Returns the latest schema of a subject.
 

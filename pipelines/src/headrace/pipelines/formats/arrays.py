@@ -79,7 +79,7 @@ def _cuts(kind: "pa.DataType") -> tuple[type, Callable[[Any], bool]] | None:
     if types.is_date(kind):
         return date, lambda value: isinstance(value, (datetime, float))
     if types.is_float16(kind) or types.is_float32(kind):
-        largest = _LARGEST[kind.bit_width]
+        largest = _MAX_FINITE[kind.bit_width]
         return int, lambda value: largest < abs(value) < inf
     if types.is_timestamp(kind) or types.is_time(kind) or types.is_duration(kind):
         step = _MICROSECONDS.get(kind.unit, 1)
@@ -87,7 +87,7 @@ def _cuts(kind: "pa.DataType") -> tuple[type, Callable[[Any], bool]] | None:
     return None
 
 
-_LARGEST = {16: 65504.0, 32: (2 - 2**-23) * 2.0**127}
+_MAX_FINITE = {16: 65504.0, 32: (2 - 2**-23) * 2.0**127}
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000}
 
 

@@ -11,6 +11,7 @@ from headrace.pipelines.formats._column_reader import Block, ColumnReader, Objec
 from headrace.pipelines.formats._registry import Registry, WriterSchema
 from headrace.pipelines.formats.avro_blocks import AtOnce, at_once
 from headrace.pipelines.formats.avro_schemas import name_in, parsed, record_reader
+from headrace.pipelines.formats.class_columns import ClassColumns
 from headrace.pipelines.formats.registry_format import PREFIX_BYTES, RegistryFormat
 
 if TYPE_CHECKING:
@@ -58,14 +59,16 @@ class RegistryColumns(ColumnReader):
 
     Attributes:
         registry: The registry.
-        document: The schema to read as.
+        document: The schema to read as; None for the one that a record was written with.
         each: Reads record by record.
+        of_class: The columns of a class; None for the ones of the schema.
         readers: What reads all records behind a prefix at once, for each prefix of a schema so far; None if nothing does.
     """
 
     registry: Registry
     document: Any
-    each: ObjectReader
+    each: ColumnReader
+    of_class: ClassColumns | None = None
     readers: "dict[bytes, Projection | None]" = field(default_factory=dict)
 
     @property
@@ -75,21 +78,33 @@ class RegistryColumns(ColumnReader):
 
     def read(self, payloads: Sequence[bytes | None]) -> Block:
         """As `ColumnReader.read`."""
-        by_prefix = dict[bytes, list[int]]()
-        for index, payload in enumerate(payloads):
-            if payload is not None:
-                by_prefix.setdefault(payload[:PREFIX_BYTES], []).append(index)
-        blocks = [self._of(prefix, there, [payloads[index] for index in there]) for prefix, there in by_prefix.items()]
+        blocks = [self._of(prefix, there, [payloads[at] for at in there]) for prefix, there in _by_prefix(payloads).items()]
         return merged(self.schema, blocks)
 
+    def known_rows(self, payloads: Sequence[bytes]) -> "pa.RecordBatch | None":
+        """Returns the rows of payloads, read at once; None if each must be read alone, or the registry asked for a schema."""
+        blocks = list[Block]()
+        for prefix, there in _by_prefix(payloads).items():
+            is_known = prefix in self.readers or self.registry.knows(int.from_bytes(prefix[1:]))
+            batch = self.rows(prefix, [payloads[at] for at in there]) if is_known else None
+            if batch is None:
+                return None
+            blocks.append(Block(batch, there))
+        return merged(self.schema, blocks).batch
+
     def _of(self, prefix: bytes, there: list[int], payloads: list[Any]) -> Block:
-        reader = self._reader_of(prefix)
-        batch = None if reader is None else reader.read(payloads)
+        batch = self.rows(prefix, payloads)
         if batch is not None:
             return Block(batch, there)
         block = self.each.read(payloads)
         errors = {there[index]: error for index, error in block.errors.items()}
         return Block(block.batch, [there[index] for index in block.there], errors)
+
+    def rows(self, prefix: bytes, payloads: Sequence[bytes]) -> "pa.RecordBatch | None":
+        """Returns the rows of payloads behind one prefix, read at once; None if each must be read alone."""
+        reader = self._reader_of(prefix)
+        batch = None if reader is None else reader.read(payloads)
+        return batch if batch is None or self.of_class is None else self.of_class.of(batch)
 
     def _reader_of(self, prefix: bytes) -> "Projection | None":
         if prefix in self.readers or len(prefix) < PREFIX_BYTES or prefix[0] != 0:
@@ -99,13 +114,29 @@ class RegistryColumns(ColumnReader):
         except FormatError:
             return None  # the registry may know it later
         try:
-            document = with_plain_uuids(json.loads(written.text))
-            block = at_once(document, record_columns("avro", parsed(document))) if written.type == "AVRO" else None
-            found = None if written.references or block is None else projection(block, document, self.document, self.schema)
+            found = self._projection(written) if written.type == "AVRO" and not written.references else None
         except Exception:
             found = None  # each record alone shows why
         self.readers[prefix] = found
         return found
+
+    def _projection(self, written: WriterSchema) -> "Projection | None":
+        document = json.loads(written.text)
+        if self.of_class is None:
+            document = with_plain_uuids(document)
+        block = at_once(document, record_columns("avro", parsed(document)))
+        if block is None:
+            return None
+        if self.document is None:
+            return Projection(block, block.schema, {})
+        columns = self.schema if self.of_class is None else record_columns("avro", parsed(self.document))
+        found = projection(block, document, self.document, columns)
+        return None if found is not None and self.of_class is not None and self._rounds(found) else found
+
+    def _rounds(self, reader: "Projection") -> bool:
+        """Whether a default is another one in its column, such as 0.1 of a `float`: an object alone has the default itself."""
+        defaults = {one["name"]: one.get("default") for one in self.document["fields"]}
+        return any(value.as_py() != defaults[name] for name, value in reader.defaults.items())
 
 
 @dataclass(frozen=True)
@@ -136,6 +167,14 @@ class Projection:
         return pa.RecordBatch.from_arrays(arrays, schema=self.columns)
 
 
+def _by_prefix(payloads: Sequence[bytes | None]) -> dict[bytes, list[int]]:
+    found = dict[bytes, list[int]]()
+    for index, payload in enumerate(payloads):
+        if payload is not None:
+            found.setdefault(payload[:PREFIX_BYTES], []).append(index)
+    return found
+
+
 def registry_columns(form: RegistryFormat[Any], schema: str) -> RegistryColumns:
     """Returns what reads records of a registry into a column for each field of a schema.
 
@@ -150,6 +189,20 @@ def registry_columns(form: RegistryFormat[Any], schema: str) -> RegistryColumns:
     columns, registry = record_columns(form.name, parsed(document)), form.of_registry()
     records = ColumnRecords(form.drop_null, registry, form.subject, json.dumps(document))
     return RegistryColumns(registry, document, ObjectReader(form.name, columns, records.reader(), batch_of(columns)))
+
+
+def registry_columns_of_class(
+    form: RegistryFormat[Any], schema: str | None, columns: ClassColumns, each: ColumnReader
+) -> RegistryColumns:
+    """Returns what reads records of a registry into the columns of a class.
+
+    Args:
+        form: The format.
+        schema: The schema to read as, as JSON text; None for the one that a record was written with.
+        columns: The columns.
+        each: Reads record by record.
+    """
+    return RegistryColumns(form.of_registry(), None if schema is None else json.loads(schema), each, columns)
 
 
 def projection(block: AtOnce, writer: Any, reader: Any, columns: "pa.Schema") -> Projection | None:

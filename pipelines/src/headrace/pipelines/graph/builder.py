@@ -32,7 +32,7 @@ class GraphBuilder:
         self.name = name
         self.on_error = on_error
         self._dead_letters = dead_letters
-        self._max_keys = max_keys
+        self.max_keys = max_keys
         self._idle_flush = idle_flush
         self._steps: list[Step] = []
         self._inputs: list[tuple[int, ...]] = []
@@ -53,6 +53,10 @@ class GraphBuilder:
         self._lags.append(step.delay + max((self._lags[i] for i in inputs), default=0))
         self._levels.append(isinstance(step, KeyBy) + max((self._levels[i] for i in inputs), default=0))
         return len(self._steps) - 1
+
+    def is_first_key_by(self, number: int) -> bool:
+        """Whether a step is a `key_by` that values reach without another shuffle."""
+        return isinstance(self._steps[number], KeyBy) and self._levels[number] == 1
 
     def lag(self, number: int) -> int:
         """How far the event times of a step's results may be behind their marks, in microseconds."""
@@ -135,6 +139,6 @@ class GraphBuilder:
             GraphError: The pipeline is invalid; the error has the reason.
             StateError: A new state of a step cannot be stored and read back.
         """
-        graph = Graph(self.name, tuple(self._steps), tuple(self._inputs), self._dead_letters, self._max_keys, self._idle_flush)
+        graph = Graph(self.name, tuple(self._steps), tuple(self._inputs), self._dead_letters, self.max_keys, self._idle_flush)
         graph.check()
         return graph

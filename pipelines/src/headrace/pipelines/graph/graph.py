@@ -6,6 +6,7 @@ from functools import cached_property
 
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines.graph.bootstrap import Bootstrap, bootstraps
 from headrace.pipelines.graph.early import check_early_results
 from headrace.pipelines.joins.broadcast import BroadcastRows
 from headrace.pipelines.joins.step import Entrance, Join
@@ -15,6 +16,7 @@ from headrace.pipelines.steps.deduplicate import Deduplicate
 from headrace.pipelines.steps.fingerprints import Fingerprint
 from headrace.pipelines.steps.headers import SetHeaders
 from headrace.pipelines.steps.lake import Lake
+from headrace.pipelines.steps.meters import Meter
 from headrace.pipelines.steps.program import StatefulProgram
 from headrace.pipelines.steps.stateless import EventTime, Filter, KeyBy, Merge, Sink, Source
 from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, Step
@@ -22,11 +24,13 @@ from headrace.pipelines.windows.late import LateValues
 from headrace.pipelines.windows.step import TimeWindows
 
 _COLUMNAR = (DecodeColumns, MapColumns, StatefulColumns, ToColumns)
-_PASSING = (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders)
+_PASSING = (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, Meter, SetHeaders)
 """The steps whose results are some of the values that they receive."""
 
 
-SHORTEST_TICK, LONGEST_TICK = 1_000_000, 60_000_000
+MAX_NUMBERS = 1_000
+"""How many numbers the counters and histograms of a pipeline may have in all."""
+MIN_TICK, MAX_TICK = 1_000_000, 60_000_000
 """How often quiet streams have a micro-batch without messages at most and at least, in microseconds."""
 
 
@@ -80,7 +84,7 @@ class Graph:
                     f"pipeline {self.name}: step {step.name} decodes messages, so it must follow a source without decode; only "
                     "steps that pass messages on, such as filter, key_by and merge, may stand between"
                 )
-            if not isinstance(step, (Lake, Sink)) and not self.consumers[number]:
+            if not isinstance(step, (Lake, Meter, Sink)) and not self.consumers[number]:
                 raise GraphError(f"pipeline {self.name}: step {step.name} has no consumer; end the flow with .sink('name')")
             if step.on_error is OnError.DEAD_LETTER and self.dead_letters is None:
                 raise GraphError(
@@ -89,9 +93,27 @@ class Graph:
                 )
             if isinstance(step, Lake):
                 self._check_folder(number, step)
+            if isinstance(step, TimeWindows) and step.combines and len(self.consumers[self.inputs[number][0]]) > 1:
+                raise GraphError(
+                    f"pipeline {self.name}: step {step.name} combines values before the shuffle, so nothing else can follow its "
+                    "key_by: add a key_by of its own, or remove before_shuffle"
+                )
             if isinstance(step, KeyedStep):
                 # A copy, since what it caches must not be sent to the workers.
                 replace(step.state_class).check()
+
+        self._check_meters()
+
+    def _check_meters(self) -> None:
+        """Checks how many numbers the counters and histograms have in all: each one is a series in metrics."""
+        numbers = 0
+        for meter in self.meters:
+            numbers += len(meter.labels) * meter.size
+            if numbers > MAX_NUMBERS:
+                raise GraphError(
+                    f"pipeline {self.name}: with step {meter.name}, counters and histograms have {numbers:,} numbers, and may "
+                    f"have {MAX_NUMBERS:,}: declare fewer values or bounds"
+                )
 
     def _check_folder(self, number: int, lake: Lake) -> None:
         """Checks that no step before a lake writes to its folder, around it or inside it."""
@@ -125,6 +147,11 @@ class Graph:
     def keyed(self) -> Iterator[KeyedStep]:
         """The steps with states."""
         return (step for step in self.steps if isinstance(step, KeyedStep))
+
+    @property
+    def bounds(self) -> dict[str, str]:
+        """What bounds the states of each step, by its name, in words that begin with none if nothing does."""
+        return {step.name: step.bound.in_words(None if step.is_in_every_bucket else self.max_keys) for step in self.keyed}
 
     @property
     def programs(self) -> list[Program]:
@@ -167,6 +194,17 @@ class Graph:
     def lake_steps(self) -> list[Lake]:
         """The steps that write to tables, in the order of `lakes`."""
         return [step for step in self.steps if isinstance(step, Lake)]
+
+    def combiner(self, key_by: int) -> TimeWindows | None:
+        """The step for which elements are combined before they are shuffled; None if there is none."""
+        found = [self.steps[number] for number in self.consumers[key_by]]
+        step = found[0] if found else None
+        return step if isinstance(step, TimeWindows) and step.combines else None
+
+    @property
+    def meters(self) -> list[Meter]:
+        """The counters and histograms."""
+        return [step for step in self.steps if isinstance(step, Meter)]
 
     @cached_property
     def levels(self) -> list[int]:
@@ -268,9 +306,26 @@ class Graph:
         return max(known) if known and len(known) == len(spans) else None
 
     @cached_property
+    def _bootstraps(self) -> dict[str, tuple[Bootstrap, tuple[str, ...]]]:
+        return bootstraps(self.inputs, self.sources)
+
+    @property
+    def bootstraps(self) -> list[Bootstrap]:
+        """The tables that are read to their present end before the streams that meet them."""
+        return [table for table, _ in self._bootstraps.values()]
+
+    @cached_property
     def awaiting(self) -> dict[str, Source]:
-        """The sources with `await_streams` or `await_time`, by name."""
-        return {source.name: source for source in self.sources.values() if source.awaits}
+        """The sources for which event time waits before it begins, by name."""
+        held = {name for _, names in self._bootstraps.values() for name in names}
+        return {source.name: source for source in self.sources.values() if source.awaits or source.name in held}
+
+    def least_streams(self, source: Source) -> int | None:
+        """How many streams of a source in `awaiting` must be known for event time to begin; None if the number does not matter.
+
+        Whoever waits for a table would come late if event time did not wait for a first stream.
+        """
+        return source.await_streams if source.awaits else 1
 
     def begun_after(self, elapsed: int) -> list[str]:
         """The sources whose `await_time` has passed, in microseconds after the first micro-batch."""
@@ -306,7 +361,7 @@ class Graph:
         wanted = [step.tick for step in self.keyed if step.tick is not None]
         if self.idle_flush is not None:
             wanted.append(self.idle_flush // 4)
-        return min(max(min(wanted), SHORTEST_TICK), LONGEST_TICK) if wanted else None
+        return min(max(min(wanted), MIN_TICK), MAX_TICK) if wanted else None
 
     @cached_property
     def bounds_skew(self) -> bool:

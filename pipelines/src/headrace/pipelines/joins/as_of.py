@@ -10,6 +10,7 @@ from headrace.pipelines.elements.elements import Elements
 from headrace.pipelines.elements.message import Message
 from headrace.pipelines.joins.step import Join
 from headrace.pipelines.joins.waiting import Entry
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.stateless import Map
 from headrace.pipelines.steps.step import StepPass, each
 from headrace.pipelines.time.time import END, in_words
@@ -45,6 +46,15 @@ class JoinAsOf(Join):
     def divided(self) -> str:
         """How long rows are kept and waited for."""
         return f"rows as of {in_words(self.left.held)} before, {in_words(self.right.held)} late"
+
+    @property
+    def bound(self) -> Bound:
+        """How long rows are kept, and values wait."""
+        replaced, wait = in_words(self.left.held + self.right.held), in_words(self.right.held)
+        return Bound(
+            f"the row of each key until a tombstone deletes it, replaced ones for {replaced} of event time (retention, delay), "
+            f"values for {wait} (delay)"
+        )
 
     def time_of(self, left: Entry, right: Entry) -> int:
         """The event time of the value of the left side."""

@@ -19,12 +19,14 @@ from headrace.pipelines.joins.as_of import JoinAsOf, expired, expires
 from headrace.pipelines.joins.step import Side, next_of, placed_by_time
 from headrace.pipelines.joins.waiting import RIGHT, Entry, Waiting, WaitingClass
 from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.due import due_of
 from headrace.pipelines.steps.keys import in_order_of_keys, normal_key
 from headrace.pipelines.steps.returned import present
 from headrace.pipelines.steps.stateless import KeyBy
 from headrace.pipelines.steps.step import Counted, KeyedStep, StepPass
+from headrace.pipelines.time.time import in_words
 
 _AT, _DUE = attrgetter("at"), attrgetter("due")
 
@@ -76,6 +78,13 @@ class BroadcastRows(KeyedStep):
     def state_class(self) -> StateClass:
         """The class of a key's rows."""
         return WaitingClass(list, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """The number of rows, and how long earlier ones are kept."""
+        # A row leaves a microsecond after the last value that asks for it.
+        rows, stay = counted(self.max_rows, "row"), in_words(self.stay - 1)
+        return Bound(f"at most {rows} in each bucket (max_rows), and replaced ones for {stay} of event time (retention, delay)")
 
     @property
     def uses_time(self) -> bool:
@@ -252,6 +261,11 @@ class MapWith(JoinAsOf):
     def label(self) -> str:
         """The name of the method that adds it."""
         return "map_with"
+
+    @property
+    def bound(self) -> Bound:
+        """How long values wait; `rows` keeps the rows."""
+        return Bound(f"values for {in_words(self.right.held)} of event time (delay)")
 
     def display(self, state: Any) -> Any:
         """The values that wait."""

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from headrace.pipelines.joins.step import Join, Side
 from headrace.pipelines.joins.waiting import Entry
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.time.time import END, in_words
 from headrace.pipelines.windows.windows import Grid
 
@@ -32,6 +33,11 @@ class JoinInWindow(Join):
     def divided(self) -> str:
         """The windows, and how long they wait."""
         return f"{self.windows.described}, {in_words(self.left.held)} and {in_words(self.right.held)} late"
+
+    @property
+    def bound(self) -> Bound:
+        """When windows are closed."""
+        return Bound(f"values for {in_words(self.windows.size + self._held)} of event time at most (the window and delay)")
 
     def placed(self, of: Side, time: int, mark: int) -> tuple[int, int, bool]:
         """A late value, whose window its mark has closed, is in the oldest window that is open, or alone."""

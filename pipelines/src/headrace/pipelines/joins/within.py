@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from headrace.pipelines.joins.step import Join
 from headrace.pipelines.joins.waiting import Entry
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.time.time import END, in_words
 
 _AT = attrgetter("at")
@@ -34,6 +35,13 @@ class JoinWithin(Join):
         """Which values meet, and how long they wait."""
         spans = f"from {in_words(self.before)} before to {in_words(self.after)} after"
         return f"{spans}, {in_words(self.left.held)} and {in_words(self.right.held)} late"
+
+    @property
+    def bound(self) -> Bound:
+        """How long values of each side wait."""
+        wait, both = self.after + self.right.held, self.before + self.left.held
+        left, right = in_words(wait), in_words(both + wait)
+        return Bound(f"left values for {left} and right values for {right} of event time (before, after and delay)")
 
     def partners(self, left: Entry, rights: Sequence[Entry]) -> Sequence[int]:
         """All within the span."""

@@ -46,7 +46,7 @@ def unpack(what: str, data: bytes, lengths: bytes) -> list[bytes | None]:
     sizes = np.where(is_null, 0, numbers) if has_nulls else numbers
     total = int(sizes.sum(dtype=np.uint64))
     if total != len(data):
-        raise ColumnError(f"the lengths of {what} add up to {total:,}, and the column has {len(data):,} bytes")
+        raise ColumnError(f"the lengths of {what} add up to {total}, and the size of the column is {len(data)}")
     ends = list(accumulate(sizes.tolist()))
     starts = [0, *ends[:-1]]
     if not has_nulls:

@@ -82,8 +82,8 @@ def program_of(
     for field in fields:
         if not 1 <= len(field.encode()) <= MAX_NAME_BYTES or field.startswith("__") or fields.count(field) > 1:
             raise GraphError(
-                f"{where}: {field!r} cannot be a field; fields have 1 to {MAX_NAME_BYTES} bytes, do not begin with '__', and "
-                "have different names"
+                f"{where}: state: {check.excerpt(field)} cannot be a field; fields have 1 to {MAX_NAME_BYTES} bytes, do not "
+                "begin with '__', and have different names"
             )
     first = Path(words[0])
     if "/" in words[0] and not first.is_absolute() and words[0] not in named:

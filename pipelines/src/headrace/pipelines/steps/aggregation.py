@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from headrace.pipelines import arguments as check
@@ -102,6 +103,12 @@ class Functions(Aggregation[Any, Any, Any]):
     finish: Callable[[Any, Any, Window | None], Any]
     join: Callable[[Any, Any], Any] | None = None
     convert: Callable[[Any, Any, Window | None], Any] | None = None
+    is_exact: Callable[[Any], bool] | None = None
+    """Whether an accumulator is the same in whichever order its values were added; None if every one is."""
+    shows_order: bool = False
+    """Whether results show the order in which values were added."""
+    keeps: str = "your accumulator"
+    """What an accumulator contains, in words."""
 
     def initial(self) -> Any:
         """Calls `make`."""
@@ -154,7 +161,7 @@ def checked(
 
 def count() -> Aggregation[Any, int, int]:
     """Counts the values."""
-    return Functions(int, lambda n, _: n + 1, as_it_is, lambda a, b: a + b)
+    return Functions(int, lambda n, _: n + 1, as_it_is, lambda a, b: a + b, keeps="a number")
 
 
 @overload
@@ -168,7 +175,7 @@ def total(of: Callable[[T], N]) -> Aggregation[T, Any, N]: ...
 def total(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, Any, Any]:
     """Adds up the values, or the results of a function for each."""
     of = selector("total", of)
-    return Functions(int, lambda sum_, value: sum_ + of(value), as_it_is, lambda a, b: a + b)
+    return Functions(int, lambda sum_, value: sum_ + of(value), as_it_is, lambda a, b: a + b, is_exact=_is_exact, keeps="a sum")
 
 
 def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, int], float]:
@@ -179,6 +186,8 @@ def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, 
         lambda so_far, value: (so_far[0] + of(value), so_far[1] + 1),
         lambda key, so_far, window: so_far[0] / so_far[1],
         lambda a, b: (a[0] + b[0], a[1] + b[1]),
+        is_exact=lambda so_far: _is_exact(so_far[0]),
+        keeps="a sum and a number",
     )
 
 
@@ -225,7 +234,14 @@ def collect(of: Callable[[T], U]) -> Aggregation[T, Any, list[U]]: ...
 def collect(of: Callable[[Any], Any] | None = None) -> Aggregation[Any, list[Any], list[Any]]:
     """Collects the values, or the results of a function for each, in a list, in the order of arrival."""
     of = selector("collect", of)
-    return Functions(list, lambda values, value: _appended(values, of(value)), as_it_is, lambda a, b: a + b)
+    return Functions(
+        list,
+        lambda values, value: _appended(values, of(value)),
+        as_it_is,
+        lambda a, b: a + b,
+        shows_order=True,
+        keeps="every value",
+    )
 
 
 def selector(aggregation: str, of: Callable[[T], Any] | None, parameter: str = "of") -> Callable[[T], Any]:
@@ -240,8 +256,13 @@ def selector(aggregation: str, of: Callable[[T], Any] | None, parameter: str = "
     return of
 
 
+def _is_exact(sum_: Any) -> bool:
+    """Whether a sum is one of numbers whose sums are never rounded. Floats, decimals and numbers of numpy are."""
+    return type(sum_) is int or type(sum_) is Fraction
+
+
 def _extreme(choose: Callable[[Any, Any], Any], of: Callable[[Any], Any]) -> Functions:
-    return Functions(_nothing, lambda best, value: choose(best, of(value)), as_it_is, choose)
+    return Functions(_nothing, lambda best, value: choose(best, of(value)), as_it_is, choose, keeps="one value")
 
 
 def _appended(values: list[Any], value: Any) -> list[Any]:

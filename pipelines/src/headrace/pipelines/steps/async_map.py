@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from itertools import repeat
+from types import NoneType
 from typing import Any
 from uuid import uuid4
+
+from msgspec import Struct
 
 from headrace.pipelines._errors import Unavailable, reason_of
 from headrace.pipelines.elements.elements import Elements
@@ -18,11 +20,12 @@ from headrace.pipelines.steps.returned import is_lazy, present
 from headrace.pipelines.steps.step import Cell, OnError, Step, StepPass, each
 from headrace.pipelines.steps.watch import Watch
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 5.0
 """The pauses before a call is repeated, in seconds; each is twice as long as the one before."""
 
 
-class Call:
+# Not a class with an `__init__` in Python: creating an instance would cost a tenth of what a call costs.
+class Call(Struct, eq=False):
     """A call of the function of `map_async`.
 
     Attributes:
@@ -30,10 +33,10 @@ class Call:
         client: What `setup` has returned in this process; None without it.
     """
 
-    __slots__ = ("_what", "attempt", "client")
-
-    def __init__(self, what: tuple[Any, ...], attempt: int, client: Any) -> None:
-        self._what, self.attempt, self.client = what, attempt, client
+    _identities: "_Identities"
+    _index: int
+    attempt: int
+    client: Any
 
     @property
     def id(self) -> str:
@@ -41,7 +44,23 @@ class Call:
 
         A service that knows ids of requests can so recognise a repeated one.
         """
-        return blake2b(repr(self._what).encode(), digest_size=16).hexdigest()
+        return blake2b(repr(self._identities.of(self._index)).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Identities:
+    """What identifies each element of a step, independently of the division into micro-batches."""
+
+    step: str
+    elements: Elements
+
+    def of(self, index: int) -> tuple[Any, ...]:
+        """What identifies one of them."""
+        elements = self.elements
+        place, keys, times, lineages = elements.place(index), elements.keys, elements.times, elements.lineages
+        assert lineages is not None, "the graph has a step that needs them: this one"
+        key, time = None if keys is None else keys[index], None if times is None else int(times[index])
+        return self.step, elements.origin.stream, int(elements.origin.sequences[place]), key, time, lineages[index]
 
 
 @dataclass(frozen=True)
@@ -116,18 +135,17 @@ class AsyncMap(Step):
         except Exception as error:
             step_pass.failed(self, elements, 0, Unavailable(f"setup raised {type(error).__name__}: {reason_of(error)}"))
             raise
-        cache, keys = None, None
+        cached: Callable[[int, Callable[[], Awaitable[Any]]], Awaitable[Any]] | None = None
         if (kept := self.caching) is not None:
             found, elements = each(self, kept.by, elements, step_pass)
             keys, elements = normal_keys(self, found, elements, step_pass)
             cache = loop.cache(self.token, kept.ttl_s, kept.size)
+            cached = lambda index, call: cache.result(keys[index], call, _has_failed)  # noqa: E731
             cell, notes = step_pass.notes(self, elements)
-        identities = _identities(self.name, elements)
-
-        async def called(index: int, call: Callable[[], Awaitable[Any]]) -> Any:
-            return await call() if cache is None or keys is None else await cache.result(keys[index], call, _has_failed)
-
-        outcomes = loop.run(self._outcomes(elements.values, identities, client, called, cell, notes))
+        identities = _Identities(self.name, elements)
+        outcomes = loop.run(self._outcomes(elements.values, identities, client, cached, cell, notes))
+        if cached is None and not any(map(_is_special, set(map(type, outcomes)))):
+            return elements.changed(outcomes)
         results, indices = list[Any](), list[int]()
         for index, outcome in enumerate(outcomes):
             if outcome is _SKIPPED or outcome is None:
@@ -137,7 +155,7 @@ class AsyncMap(Step):
                     raise outcome.error
                 result = present(outcome)
                 # Others have the same result, and may change theirs.
-                results.append(result if cache is None else copied(result))
+                results.append(result if cached is None else copied(result))
                 indices.append(index)
             except BaseException as error:
                 step_pass.failed(self, elements, index, error)
@@ -146,9 +164,9 @@ class AsyncMap(Step):
     async def _outcomes(
         self,
         values: Sequence[Any],
-        identities: Sequence[tuple[Any, ...]],
+        identities: _Identities,
         client: Any,
-        called: Callable[[int, Callable[[], Awaitable[Any]]], Awaitable[Any]],
+        cached: Callable[[int, Callable[[], Awaitable[Any]]], Awaitable[Any]] | None,
         cell: Cell,
         notes: Sequence[int],
     ) -> list[Any]:
@@ -156,18 +174,18 @@ class AsyncMap(Step):
         outcomes, waiting, watch = [_SKIPPED] * len(values), iter(range(len(values))), Watch(self.timeout_s)
         function, retries, stops = self.function, self.retries, self.on_error is OnError.FAIL
 
-        async def outcome(index: int, task: asyncio.Task[Any]) -> Any:
+        async def outcome(index: int, task: asyncio.Task[Any], first: int = 1) -> Any:
             found: Any = _SKIPPED
-            for attempt in range(1, retries + 2):
+            for attempt in range(first, retries + 2):
+                if attempt > 1:
+                    await asyncio.sleep(min(FIRST_PAUSE_S * 2 ** (attempt - 2), MAX_PAUSE_S))
                 watch.begin(task)
                 try:
-                    return await function(values[index], Call(identities[index], attempt, client))
+                    return await function(values[index], Call(identities, index, attempt, client))
                 except BaseException as error:
                     found = _Failure(watch.reason(task, error))
                 finally:
                     watch.end(task)
-                if attempt <= retries:
-                    await asyncio.sleep(min(FIRST_PAUSE_S * 2 ** (attempt - 1), LONGEST_PAUSE_S))
             return found
 
         async def take() -> None:
@@ -175,8 +193,21 @@ class AsyncMap(Step):
             assert task is not None, "the group runs it in one"
             for index in waiting:
                 cell[0] = notes[index]
-                outcomes[index] = await called(index, partial(outcome, index, task))
-                if stops and type(outcomes[index]) is _Failure:
+                if cached is not None:
+                    found = await cached(index, partial(outcome, index, task))
+                else:
+                    # The first attempt here: nearly all succeed, and another coroutine costs as much as all else does.
+                    watch.begin(task)
+                    try:
+                        found = await function(values[index], Call(identities, index, 1, client))
+                    except BaseException as error:
+                        found = _Failure(watch.reason(task, error))
+                    finally:
+                        watch.end(task)
+                    if retries and type(found) is _Failure:
+                        found = await outcome(index, task, 2)
+                outcomes[index] = found
+                if stops and type(found) is _Failure:
                     raise _Stop
 
         try:
@@ -194,12 +225,6 @@ def _has_failed(outcome: Any) -> bool:
     return type(outcome) is _Failure or is_lazy(type(outcome))
 
 
-def _identities(step: str, elements: Elements) -> list[tuple[Any, ...]]:
-    """What identifies each element, independently of the division into micro-batches."""
-    origin, count = elements.origin, len(elements)
-    sequences, stream = origin.sequences.tolist(), origin.stream
-    keys = repeat(None, count) if elements.keys is None else elements.keys
-    times = repeat(None, count) if elements.times is None else elements.times.tolist()
-    assert elements.lineages is not None, "the graph has a step that needs them: this one"
-    rows = zip(elements.places(), keys, times, elements.lineages, strict=True)
-    return [(step, stream, sequences[place], key, time, lineage) for place, key, time, lineage in rows]
+def _is_special(kind: type) -> bool:
+    """Whether an outcome of a class is no result, or perhaps none."""
+    return kind in (_Failure, NoneType, object) or is_lazy(kind)

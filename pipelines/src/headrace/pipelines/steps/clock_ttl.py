@@ -13,8 +13,10 @@ from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, fired_elements, placeholder
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.aggregation import Functions
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.contextual import Contextual
+from headrace.pipelines.steps.count_windows import bound_of_incomplete
 from headrace.pipelines.steps.due import due_by_clock
 from headrace.pipelines.steps.keys import in_order_of_keys
 from headrace.pipelines.steps.rollback import GONE
@@ -29,7 +31,7 @@ from headrace.pipelines.steps.timers import (
     since,
 )
 from headrace.pipelines.time.present import Present
-from headrace.pipelines.time.time import END
+from headrace.pipelines.time.time import END, in_words
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,11 @@ class ClockRunning(Contextual):
     def state_class(self) -> StateClass:
         """The class of accumulators, each with its timer."""
         return ClockedStateClass(self.make, self.name, self.clock_ttl)
+
+    @property
+    def bound(self) -> Bound:
+        """The time to live."""
+        return Bound(f"{self.aggregation.keeps} for each key, until {self._until}")
 
     @property
     def label(self) -> str:
@@ -118,6 +125,10 @@ class ClockRunning(Contextual):
         step_pass.touched(self.name, touched)
         return fired_elements(fired)
 
+    @property
+    def _until(self) -> str:
+        return f"{in_words(self.clock_ttl)} of the clock without a value (clock_ttl)"
+
     def _end(self, key: Key, states: States, watermark: int, step_pass: StepPass, way: Lineage) -> list[Fired]:
         """Removes a state; returns its results, for which its lineage continues so."""
         del states[key]
@@ -140,6 +151,11 @@ class ClockCountWindows(ClockRunning):
     """
 
     size: int = field(kw_only=True)
+
+    @property
+    def bound(self) -> Bound:
+        """The time to live."""
+        return bound_of_incomplete(self.aggregation, self.size, self._until)
 
     @property
     def label(self) -> str:

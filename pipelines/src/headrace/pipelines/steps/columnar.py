@@ -10,6 +10,7 @@ from headrace.pipelines.elements.headers import Headers
 from headrace.pipelines.elements.rows import ArrowColumn, MessageRows, Rows, TableRows, keys_array
 from headrace.pipelines.formats import ColumnDecoder, Columns
 from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.key_states import KeyStates
 from headrace.pipelines.steps.keys import normal_key
 from headrace.pipelines.steps.returned import discard
@@ -139,6 +140,11 @@ class StatefulColumns(KeyedStep):
     def state_class(self) -> StateClass:
         """The class of the states that `make` creates."""
         return StateClass(self.make, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """None, unless the function deletes states."""
+        return Bound("your state of each key", "delete states[key] in your function, or set max_keys")
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The results of the function."""

@@ -79,7 +79,7 @@ class Context:
         return NO_HEADERS if self._headers is None else self._headers[self._place]
 
     def bind_timers(self, timers: list[int], by_clock: list[int] | None = None) -> None:
-        """Sets the lists of timers that `set_timer` and `cancel_timer` change; None if there can be none by the clock."""
+        """Sets the lists that `set_timer` and `cancel_timer` change; `by_clock` is None for a step without such timers."""
         self._timers, self._by_clock = timers, by_clock
 
     def bind_clock(self, at: int, now: int) -> None:

@@ -14,6 +14,7 @@ from headrace.pipelines.elements.elements import Elements, Key, States, told_apa
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.context import Context
 from headrace.pipelines.steps.due import due_by_clock, due_of
 from headrace.pipelines.steps.returned import own, own_or_none
@@ -29,7 +30,7 @@ from headrace.pipelines.steps.timers import (
     resolved,
 )
 from headrace.pipelines.time.present import Present
-from headrace.pipelines.time.time import END
+from headrace.pipelines.time.time import END, in_words
 
 Function = Callable[[Any, Any, Context], Any]
 OnTimer = Callable[[Any, Context], Any]
@@ -61,6 +62,14 @@ class Contextual(KeyedStep):
     def state_class(self) -> StateClass:
         """The class of the states that `make` creates, with timers."""
         return TimedStateClass(self.make, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """The time to live, if there is one."""
+        if self.ttl is not None:
+            return Bound(f"your state of each key, until {in_words(self.ttl)} of event time without a value (ttl)")
+        timers = "" if self.on_timer is None else ", and timers until they fire"
+        return Bound(f"your state of each key{timers}", "call context.forget(), or set ttl or max_keys")
 
     @property
     def uses_time(self) -> bool:

@@ -6,17 +6,19 @@ from functools import cached_property, partial
 from itertools import repeat
 from typing import Any, cast
 
+from headrace.contract.counts import counted
 from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.aggregation import Functions
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.due import due_of
 from headrace.pipelines.steps.keys import in_order_of_keys
 from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import KeyedStep, OnError, StepPass
-from headrace.pipelines.time.time import END
+from headrace.pipelines.time.time import END, in_words
 
 _LAYOUT = "a count, what was counted, and the last value"
 
@@ -57,6 +59,14 @@ class CountedValuesClass(StateClass):
         return list(map(CountedValues, counts, accumulators, *beside))
 
 
+def bound_of_incomplete(aggregation: Functions, size: int, until: str | None) -> Bound:
+    """What bounds incomplete windows of a number of values, which produce their results after some time, or never (None)."""
+    keeps = f"{aggregation.keeps} for each key with fewer than {counted(size, 'value')}"
+    if until is None:
+        return Bound(keeps, "set ttl or clock_ttl of count_window, or max_keys")
+    return Bound(f"{keeps}, until {until}")
+
+
 @dataclass(frozen=True, eq=False)
 class CountWindows(KeyedStep):
     """A result for each `size` values of a key, and at the end of event time for fewer.
@@ -75,6 +85,12 @@ class CountWindows(KeyedStep):
     def state_class(self) -> StateClass:
         """The class of incomplete windows."""
         return CountedValuesClass(self.aggregation.make, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """The time to live, if there is one."""
+        until = None if self.ttl is None else f"{in_words(self.ttl)} of event time without a value (ttl)"
+        return bound_of_incomplete(self.aggregation, self.size, until)
 
     @property
     def label(self) -> str:

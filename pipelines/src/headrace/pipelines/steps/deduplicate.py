@@ -9,12 +9,13 @@ from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.due import due_of
 from headrace.pipelines.steps.fingerprints import name_of
 from headrace.pipelines.steps.keys import keyed, normal_keys
 from headrace.pipelines.steps.stateless import KeyBy
 from headrace.pipelines.steps.step import KeyedStep, Step, StepPass, each
-from headrace.pipelines.time.time import END
+from headrace.pipelines.time.time import END, in_words
 
 Ids = Callable[[Any], Key | None]
 
@@ -37,6 +38,11 @@ class Deduplicate(KeyedStep):
     def state_class(self) -> StateClass:
         """Dicts of ids and marks."""
         return StateClass(dict, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """How long an id is remembered."""
+        return Bound(f"each id for {in_words(self.within)} of event time (within)")
 
     @property
     def uses_time(self) -> bool:

@@ -9,11 +9,13 @@ from headrace.pipelines._errors import no_time
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.due import due_of
 from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.running import Running
 from headrace.pipelines.steps.step import OnError, StepPass
 from headrace.pipelines.steps.timers import TimedState, TimedStateClass
+from headrace.pipelines.time.time import in_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,11 @@ class LastingRunning(Running):
     def state_class(self) -> StateClass:
         """The class of the aggregation's accumulators, with the mark of the last value."""
         return TimedStateClass(self.aggregation.make, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """The time to live."""
+        return Bound(f"{self.aggregation.keeps} for each key, until {in_words(self.ttl)} of event time without a value (ttl)")
 
     @property
     def uses_time(self) -> bool:

@@ -10,6 +10,7 @@ from headrace.pipelines.elements.message import Message
 from headrace.pipelines.elements.rows import Rows
 from headrace.pipelines.programs.blocks import ProgramState, ProgramStates
 from headrace.pipelines.programs.program import Program
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.step import KeyedStep, StepPass, each
 
 
@@ -33,6 +34,11 @@ class StatefulProgram(KeyedStep):
     def state_class(self) -> ProgramStates:
         """The states: bytes by field."""
         return ProgramStates(ProgramState, self.name, self.program.fields)
+
+    @property
+    def bound(self) -> Bound:
+        """None, unless the program clears states."""
+        return Bound("the state of each key", "have the program clear all fields of a key, or set max_keys")
 
     @property
     def kind(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 MAX_INTERVALS = 4096
 """How many intervals of each sign are kept: beyond, the numbers closest to 0 share one. With 1 %, 35 powers of ten fit."""
 
-_LARGEST = 709.78
+_MAX_LOGARITHM = 709.78
 """The logarithm of about the largest number."""
 
 
@@ -81,7 +81,7 @@ class Intervals:
 
     def _middle(self, number: int) -> float:
         """The number that is as close as the accuracy demands to all of an interval."""
-        return math.exp(min(number * self._log_factor + math.log1p(-self.accuracy), _LARGEST))
+        return math.exp(min(number * self._log_factor + math.log1p(-self.accuracy), _MAX_LOGARITHM))
 
 
 def combined(first: Counts, second: Counts) -> Counts:

@@ -7,6 +7,7 @@ from typing import Any
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.aggregation import Functions
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import KeyedStep, OnError, StepPass
 
@@ -21,6 +22,11 @@ class Running(KeyedStep):
     def state_class(self) -> StateClass:
         """The class of the aggregation's accumulators."""
         return StateClass(self.aggregation.make, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """None."""
+        return Bound(f"{self.aggregation.keeps} for each key", "set ttl, clock_ttl or max_keys")
 
     @property
     def label(self) -> str:

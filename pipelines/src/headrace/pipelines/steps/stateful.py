@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.pipelines.elements.elements import Elements, Key
 from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.copies import FIXED
 from headrace.pipelines.steps.returned import own, own_or_none
 from headrace.pipelines.steps.rollback import ValuesAsTheyWere
@@ -29,6 +30,11 @@ class Stateful(KeyedStep):
     def state_class(self) -> StateClass:
         """The class of the states that `make` creates."""
         return StateClass(self.make, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """None: only a step with a context can forget."""
+        return Bound("your state of each key", "call context.forget(), or set ttl or max_keys")
 
     @property
     def kind(self) -> str:

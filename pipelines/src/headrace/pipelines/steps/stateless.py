@@ -1,7 +1,8 @@
 """The steps without state."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import NoneType
@@ -42,6 +43,7 @@ class Source(Step):
             limit.
         await_streams: The number of streams without which event time does not begin; None for any.
         await_time: The time after the first micro-batch at which event time begins in any case, in microseconds; None for never.
+        bootstrap: Whether it is read to its present end before the streams that meet it.
     """
 
     streams: tuple[str, ...]
@@ -52,6 +54,7 @@ class Source(Step):
     await_time: int | None = None
     judges: Mapping[str, Judge] = field(default_factory=dict)
     """What reads the payloads of streams under a contract, by pattern. The first one that matches does."""
+    bootstrap: bool = False
 
     @property
     def contracts(self) -> Mapping[str, Judge]:
@@ -63,8 +66,8 @@ class Source(Step):
 
     @property
     def awaits(self) -> bool:
-        """Whether event time waits for streams before it begins."""
-        return self.await_streams is not None or self.await_time is not None
+        """Whether event time waits for streams, or for what they have, before it begins."""
+        return self.bootstrap or self.await_streams is not None or self.await_time is not None
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """Decodes elements whose values are payloads."""
@@ -200,7 +203,8 @@ class KeyBy(Step):
         if self.function is None:
             own = elements.origin.keys
             assert own is not None, "messages have keys"
-            return replace(elements, keys=[own[place] or b"" for place in elements.places()])
+            keys = list(own) if elements.at is None else [own[place] for place in elements.at]
+            return replace(elements, keys=[key or b"" for key in keys] if None in keys else keys)
         keys, kept = each(self, self.function, elements, step_pass)
         return keyed(self, keys, kept, step_pass)
 
@@ -241,6 +245,8 @@ class Sink(Step):
         """The elements with payloads as values."""
         if isinstance(elements.values, Rows) and self.encode is to_bytes:
             return self._column(elements, elements.values.batch, step_pass)
+        if self.encode is to_bytes and (plain := _plain_payloads(elements.values)) is not None:
+            return replace(elements, values=plain, decoded_by=None)
         values, kept = each(self, self.encode, elements, step_pass)
         if set(map(type, values)) <= _PAYLOADS:
             return replace(kept, values=values, decoded_by=None)
@@ -280,6 +286,15 @@ def to_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
     raise TypeError(f"cannot write a value of type {type(value).__name__}: pass an encode function to the sink")
+
+
+def _plain_payloads(values: Sequence[Any]) -> Sequence[bytes] | None:
+    """Encodes values that are all bytes, or all text of valid Unicode; returns None if they are not."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        with suppress(UnicodeEncodeError):
+            return list(map(str.encode, values))
+    return values if kinds == {bytes} else None
 
 
 def without_none(values: list[Any], elements: Elements) -> Elements:

@@ -1,7 +1,7 @@
 """The base classes of steps, and what steps need of the pass that runs them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.states.state import StateClass
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.returned import is_lazy, present
 from headrace.pipelines.time.present import Present
 
@@ -69,6 +70,9 @@ class StepPass(Protocol):
 
     def count(self, what: Counted, step: str, elements: int, part: str = "") -> None:
         """Adds to a count of elements of a step; of a part of it, if the count is by part."""
+
+    def tally(self, step: str, series: Mapping[str, tuple[int, ...]]) -> None:
+        """Adds to the series of a counter or histogram."""
 
     def fired(self, step: str, number: int) -> None:
         """Adds to the number of timers and windows of a step that have fired."""
@@ -157,6 +161,11 @@ class KeyedStep(Step):
     @abstractmethod
     def state_class(self) -> StateClass:
         """How its states are created, stored and upgraded."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> Bound:
+        """What bounds its states."""
 
     @property
     def kind(self) -> str:

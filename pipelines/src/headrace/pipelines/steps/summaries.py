@@ -1,18 +1,18 @@
 """Aggregations that summarise many values: how many are different, which are the largest, what divides them."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
+from headrace.contract.counts import counted
 from headrace.pipelines import arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.steps import distinct as exact
 from headrace.pipelines.steps.aggregation import Aggregation, Functions, Window, selector
-from headrace.pipelines.steps.quantiles import Counts, Intervals, combined
+from headrace.pipelines.steps.quantiles import MAX_INTERVALS, Counts, Intervals, combined
 from headrace.pipelines.steps.ranking import Ranking, values_of
 
 MAX_TOP = 10_000
-LEAST_ACCURACY, MOST_ACCURACY = 0.0001, 0.5
+MIN_ACCURACY, MAX_ACCURACY = 0.0001, 0.5
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -33,8 +33,10 @@ def distinct(of: Callable[[T], Any] | None = None, *, approximate: bool = False)
     """
     selected = selector("distinct", of)
     if check.flag("distinct(...)", "approximate", approximate):
-        return Functions(dict, lambda sketch, value: exact.sketched(sketch, selected(value)), _estimate, exact.combined)
-    return Functions(dict, lambda values, value: exact.with_value(values, selected(value)), _size, exact.of_both)
+        sketched = lambda sketch, value: exact.sketched(sketch, selected(value))  # noqa: E731
+        return Functions(dict, sketched, _estimate, exact.combined, keeps="a sketch of at most 4 KB")
+    with_value = lambda values, value: exact.with_value(values, selected(value))  # noqa: E731
+    return Functions(dict, with_value, _size, exact.of_both, keeps="every different value")
 
 
 @overload
@@ -62,11 +64,10 @@ def top_n(
         GraphError: An argument is invalid.
     """
     where = "top_n(...)"
-    if not 1 <= check.whole(where, "n", n) <= MAX_TOP:
-        raise GraphError(f"{where}: n must be from 1 to {MAX_TOP:,}, and is {n}")
+    size = check.count(where, "n", n, most=MAX_TOP)
     kept, rank = selector("top_n", of), selector("top_n", by, "by")
-    ranking = Ranking(check.whole(where, "n", n), rank, kept)
-    return Functions(list, ranking.with_value, _values, ranking.combined)
+    ranking = Ranking(size, rank, kept)
+    return Functions(list, ranking.with_value, _values, ranking.combined, keeps=f"at most {counted(ranking.size, 'value')}")
 
 
 @overload
@@ -100,9 +101,9 @@ def quantile(
     """
     where = "quantile(...)"
     wanted = [_share(where, one) for one in _listed(where, at)]
-    if isinstance(accuracy, bool) or not isinstance(accuracy, (int, float)) or not LEAST_ACCURACY <= accuracy <= MOST_ACCURACY:
+    if isinstance(accuracy, bool) or not isinstance(accuracy, (int, float)) or not MIN_ACCURACY <= accuracy <= MAX_ACCURACY:
         raise GraphError(
-            f"{where}: accuracy is a relative error from {LEAST_ACCURACY} to {MOST_ACCURACY}, not {check.excerpt(accuracy)}"
+            f"{where}: accuracy is a relative error from {MIN_ACCURACY} to {MAX_ACCURACY}, not {check.excerpt(accuracy)}"
         )
     intervals, number, is_one = Intervals(accuracy), selector("quantile", of), isinstance(at, (int, float))
 
@@ -110,7 +111,8 @@ def quantile(
         found = intervals.at(counts, wanted)
         return found[0] if found and is_one else found
 
-    return Functions(_no_counts, lambda counts, value: intervals.with_number(counts, number(value)), finish, combined)
+    with_number = lambda counts, value: intervals.with_number(counts, number(value))  # noqa: E731
+    return Functions(_no_counts, with_number, finish, combined, keeps=f"at most {counted(2 * MAX_INTERVALS, 'count')}")
 
 
 def _listed(where: str, at: Any) -> list[Any]:
@@ -122,7 +124,7 @@ def _listed(where: str, at: Any) -> list[Any]:
 
 
 def _share(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or not 0 <= value <= 1:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise GraphError(f"{where}: at must be from 0 to 1, and is {check.excerpt(value)}")
     return float(value)
 

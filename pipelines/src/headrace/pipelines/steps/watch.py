@@ -16,21 +16,21 @@ class Watch:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
-        self._ends: dict[Task, float] = {}
+        self._now = self._loop.time
+        self._begins: dict[Task, float] = {}
         """In the order in which they end, since all take as long."""
         self._late: set[Task] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, task: Task) -> None:
         """Begins a call in a task."""
-        self._ends[task] = end = self._loop.time() + self._timeout_s
+        self._begins[task] = self._now()
         if self._timer is None:
-            self._timer = self._loop.call_at(end, self._look)
+            self._timer = self._loop.call_later(self._timeout_s, self._look)
 
     def end(self, task: Task) -> None:
         """Ends the call of a task, if it has not ended."""
-        self._ends.pop(task, None)
-        if task in self._late:
+        if self._begins.pop(task, None) is None and task in self._late:
             # It ended in spite of it.
             self._late.remove(task)
             task.uncancel()
@@ -51,11 +51,12 @@ class Watch:
             self._timer.cancel()
 
     def _look(self) -> None:
-        now, self._timer = self._loop.time(), None
-        for task, end in list(self._ends.items()):
+        now, self._timer = self._now(), None
+        for task, begin in list(self._begins.items()):
+            end = begin + self._timeout_s
             if end > now:
                 self._timer = self._loop.call_at(end, self._look)
                 break
-            del self._ends[task]
+            del self._begins[task]
             self._late.add(task)
             task.cancel()

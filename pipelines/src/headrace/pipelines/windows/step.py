@@ -4,23 +4,26 @@ Whether a value is late is decided in `late`. A window's result is emitted when 
 before the next value of its key, or at the end of the micro-batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import Any
 
 from headrace.pipelines._errors import no_time
+from headrace.pipelines.arguments import excerpt
 from headrace.pipelines.elements.elements import Elements, Key, States
 from headrace.pipelines.elements.message import NO_TIME
 from headrace.pipelines.elements.results import Fired, Results, fired_elements, placeholder
 from headrace.pipelines.states.state import StateClass
 from headrace.pipelines.steps.aggregation import Functions, Window
+from headrace.pipelines.steps.bound import Bound
 from headrace.pipelines.steps.copies import copied
 from headrace.pipelines.steps.due import due_by_clock, due_of
 from headrace.pipelines.steps.rollback import GONE, Rollback, ValuesAsTheyWere
 from headrace.pipelines.steps.step import Counted, KeyedStep, OnError, StepPass
 from headrace.pipelines.time.present import Present
 from headrace.pipelines.time.time import END, in_words
+from headrace.pipelines.windows.combining import ROUNDED, Partial, combined
 from headrace.pipelines.windows.late import Late, overlap, windows_that_take
 from headrace.pipelines.windows.open_windows import OpenWindows, OpenWindowsClass
 from headrace.pipelines.windows.windows import Bounds, Grid, Session
@@ -40,6 +43,7 @@ class TimeWindows(KeyedStep):
         late: What happens to late values.
         lag: How far the event times of the elements may be behind the marks because of earlier steps, in microseconds.
         emit_every: How often open windows that have changed make an early result, in microseconds of the clock; None for never.
+        combines: Whether values are combined before the shuffle.
     """
 
     aggregation: Functions
@@ -48,11 +52,24 @@ class TimeWindows(KeyedStep):
     late: Late
     lag: int
     emit_every: int | None = None
+    combines: bool = False
+
+    def combined(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The elements that are shuffled for the step in place of others."""
+        assert isinstance(self.windows, Grid), "others are refused"
+        cell, notes = step_pass.notes(self, elements)
+        cell[0] = notes[0]
+        return combined(self.windows, self._held, self.aggregation, elements)
 
     @cached_property
     def state_class(self) -> StateClass:
         """The class of open windows."""
         return OpenWindowsClass(self.aggregation.make, self.name)
+
+    @property
+    def bound(self) -> Bound:
+        """When windows are closed."""
+        return Bound(f"{self.aggregation.keeps} for each key and open window: {self.divided} (event time)")
 
     @property
     def uses_time(self) -> bool:
@@ -121,7 +138,7 @@ class TimeWindows(KeyedStep):
                     opened = states.get(key, GONE)
                 windows = windows_that_take(time, closed, kind, () if opened is GONE else opened.windows)
                 if not windows:
-                    late_values += 1
+                    late_values += value.count if type(value) is Partial else 1
                     if late is Late.PLACE_IN_OLDEST:
                         windows = [self.windows.oldest(closed)]
                 try:
@@ -192,7 +209,7 @@ class TimeWindows(KeyedStep):
                 accumulator = accumulators.get(bounds, GONE)
             if accumulator is GONE:
                 accumulator = aggregation.make()
-            accumulators[bounds] = aggregation.step(accumulator, added)
+            accumulators[bounds] = self._add(accumulator, added)
             if self.emit_every is not None:
                 opened.news.add(bounds)
             if bounds[1] < opened.ends:
@@ -204,6 +221,22 @@ class TimeWindows(KeyedStep):
         self, windows: Sequence[Bounds], values: ValuesAsTheyWere, index: int, stream: str, sequence: int, before: Any
     ) -> OpenWindows:
         return self._placed(before, windows, values[index], stream, sequence)
+
+    @cached_property
+    def _add(self) -> Callable[[Any, Any], Any]:
+        """Returns the accumulator with another value, or with several that are combined."""
+        step, join, is_exact = self.aggregation.step, self.aggregation.join, self.aggregation.is_exact
+        if not self.combines or join is None:
+            return step
+
+        def add(accumulator: Any, added: Any) -> Any:
+            found = join(accumulator, added.accumulator) if type(added) is Partial else step(accumulator, added)
+            # Also of values alone: else micro-batches decide whether a sum fails.
+            if is_exact is not None and not is_exact(found):
+                raise ValueError(f"{excerpt(found)}: {ROUNDED}")
+            return found
+
+        return add
 
     @cached_property
     def _are_sessions(self) -> bool:

@@ -156,10 +156,9 @@ def count_window(values: int, *, ttl: timedelta | str | None = None, clock_ttl: 
         GraphError: `values` is not a whole number, or less than 1, a duration is not positive, or both are given.
     """
     where = "count_window(...)"
-    if check.whole(where, "values", values) < 1:
-        raise GraphError(f"{where}: values: a window must count at least one value, not {values}")
+    size = check.count(where, "values", values)
     lives = None if ttl is None else span(ttl, f"{where}: ttl")
     by_clock = None if clock_ttl is None else span(clock_ttl, f"{where}: clock_ttl")
     if lives is not None and by_clock is not None:
         raise GraphError(f"{where}: pass either ttl, by event time, or clock_ttl, by the clock")
-    return Count(int(values), lives, by_clock)
+    return Count(size, lives, by_clock)
