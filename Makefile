@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo dist dist-trial cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients spark-versions brokers brokers-stop lint format stubs console jar proto-baseline constraints docs clean
+.PHONY: help setup setup-dev demo dist images dist-trial cluster-demo chaos simulate soak soak-connectors bench check test test-all test-share newest-clients spark-versions brokers brokers-stop lint format stubs console jar proto-baseline constraints docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,12 +69,14 @@ lint: setup-dev ## Check format, types, stubs, protos and prose, without changin
 	.venv/bin/mypy
 	.venv/bin/python -m scripts.generate_stubs --check
 	scripts/lint_protos.sh
+	scripts/lint_sources.sh
 	.venv/bin/python -m scripts.prose
 	.venv/bin/python -m scripts.participles
 
 format: setup-dev ## Format the code, and apply automatic fixes
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+	scripts/lint_sources.sh --write
 
 stubs: setup-dev ## Generate the stubs from proto/
 	.venv/bin/python -m scripts.generate_stubs
@@ -89,6 +91,9 @@ jar: setup-dev ## Build the engine's Java classes against the Spark in .venv (ne
 
 dist: setup-dev ## Build and check what a release publishes, for all registries, in dist/ (ARGS='python --twice' for a part, and again)
 	@.venv/bin/python -m scripts.dist $(ARGS)
+
+images: setup-dev ## Assemble and build images of containers in dist/images (ARGS='gateway sdk' for some; as root, with mmdebstrap and buildah)
+	@.venv/bin/python -m scripts.images $(ARGS)
 
 dist-trial: dist ## Install it where nothing of this checkout is, and run the demo, an application and connectors there
 	@.venv/bin/python -m tests.distributions.trial

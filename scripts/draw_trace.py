@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 880, 300, 70, 30, 46
 _COLORS = {"receive": "#3b7dd8", "process": "#2f9e6e", "send": "#c9782b", "settle": "#8a5cc4"}
-_LEAST_WIDTH = 3.0
+_MIN_WIDTH = 3.0
 
 
 def drawn(spans: Sequence[Mapping[str, Any]]) -> str:
@@ -31,7 +31,7 @@ def drawn(spans: Sequence[Mapping[str, Any]]) -> str:
         y = _TOP + row * _ROW
         x = _LEFT + (span["begun_ns"] - begun) * scale
         took = span["ended_ns"] - span["begun_ns"]
-        width = max(_LEAST_WIDTH, took * scale)
+        width = max(_MIN_WIDTH, took * scale)
         color = _COLORS[span["attributes"]["messaging.operation.name"]]
         service = span["service"].removeprefix("headrace-")
         lines += [

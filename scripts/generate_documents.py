@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 PACKAGE = "headrace.protocol.v1"
 ROOTS = (
     "GetStatusResponse",
-    *("ReportedStatus", "StepMetrics", "LostVote", "Transaction"),
+    *("ReportedStatus", "StepMetrics", "MetricSeries", "LostVote", "Transaction"),
     *("Event", "ListBatchesResponse", "BatchStatus", "BatchStreamStatus", "LocateMessageResponse", "MessageReader"),
     *("PeekResponse", "MessagePreview", "HeaderPreview", "BytesPreview"),
     *("ListDeadLettersResponse", "SinkDeadLetters", "DeadLetter"),
@@ -40,6 +40,7 @@ NAMES = {
     "MessageReader": "MessageReaderFields",
     "PeekResponse": "PeekFields",
     "PipelineStatus": "PipelineFields",
+    "MetricSeries": "SeriesDocument",
     "Problem": "ProblemFields",
     "ProcessState": "ProcessDocument",
     "ReportedStatus": "ReportedFields",
@@ -57,6 +58,7 @@ SEPARATORS = {"Condition": " ", "BatchStage": "_"}
 """What joins the words of the values of an enum, if not a dash."""
 SCALARS = {
     FieldDescriptor.CPPTYPE_BOOL: "bool",
+    FieldDescriptor.CPPTYPE_DOUBLE: "float",
     FieldDescriptor.CPPTYPE_INT32: "int",
     FieldDescriptor.CPPTYPE_INT64: "int",
     FieldDescriptor.CPPTYPE_UINT32: "int",
@@ -73,6 +75,7 @@ from typing_extensions import TypedDict
 OR_NULL, NOT = 1, 2
 OF_OTHER_FILES = {
     "ConnectorError.stream": OR_NULL,
+    "Position.begin": NOT,
     "StepMetrics.ahead": NOT,
     "StepMetrics.fired": NOT,
     "StepMetrics.time_us": NOT,

@@ -1,10 +1,14 @@
-"""Generates tables in docs/internals/performance.md from what runs of benchmarks have printed with --json.
+"""Generates the figures of docs/internals/performance.md from what runs of benchmarks have printed with --json.
 
 A run is the `result` of one command, in docs/internals/runs/NAME.json. A table is between `<!-- figures: NAME -->`, or
-`<!-- profile: NAME -->`, and `<!-- end -->`; nobody types a figure into it. With --check, fails if a table is stale.
+`<!-- profile: NAME -->`, and `<!-- end -->`. In a sentence, a number stands before `<!--NAME:FIGURE-->`, a ratio before
+`<!--NAME:FIGURE/ratio-->`, and a baseline before `<!--NAME:FIGURE/baseline-->`. Nobody types a figure into the page. A run whose
+JSON was not kept has `typed` among its conditions, and `<!-- typed -->` names all of these. With --check, fails if the page is
+stale.
 """
 
 import json
+import math
 import re
 import sys
 from typing import Any
@@ -16,6 +20,8 @@ from headrace.laboratory.bench.profile.parts import PARTS
 PAGE = ROOT / "docs" / "internals" / "performance.md"
 RUNS = PAGE.parent / "runs"
 _TABLE = re.compile(r"(<!-- (figures|profile): ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_NUMBER = re.compile(r"\d[\d.,]*(?P<source><!--(?P<run>[\w-]+):(?P<figure>[\w.]+)(?:/(?P<field>ratio|baseline))?-->)")
+_TYPED = re.compile(r"(<!-- typed -->\n).*?(<!-- end -->)", re.DOTALL)
 _BY_FRAME = "small_frames"
 """The case whose frames cost more than its messages."""
 _SMALL = 0.07
@@ -23,14 +29,28 @@ _SMALL = 0.07
 
 
 def filled(text: str) -> str:
-    """Returns the page with all its tables up to date."""
+    """Returns the page with all its figures up to date."""
+    runs = {path.stem: json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"))}
 
     def table(match: re.Match[str]) -> str:
-        run = json.loads((RUNS / f"{match[3]}.json").read_text())
+        run = runs[match[3]]
         rows = figures(run) if match[2] == "figures" else profile(run)
         return "\n".join([match[1] + conditions(run), "", *rows, "", match[4]])
 
-    return _TABLE.sub(table, text)
+    def number(match: re.Match[str]) -> str:
+        found = {figure["name"]: figure for figure in runs[match["run"]]["figures"]}
+        value = found.get(match["figure"], {}).get(match["field"] or "value")
+        if value is None:
+            raise LookupError(f"runs/{match['run']}.json has nothing for {match['source']}: run its benchmark with that part")
+        return f"{_rounded(value)}{match['source']}"
+
+    typed = ", ".join(name for name, run in runs.items() if run["conditions"].get("typed"))
+    return _TYPED.sub(lambda match: f"{match[1]}{_typed(typed)}{match[2]}", _NUMBER.sub(number, _TABLE.sub(table, text)))
+
+
+def without_figures(text: str) -> str:
+    """Returns the page without what this script writes: what is left was typed."""
+    return _NUMBER.sub("", _TYPED.sub("", _TABLE.sub("", text)))
 
 
 def conditions(run: dict[str, Any]) -> str:
@@ -82,8 +102,21 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
+def _rounded(value: float) -> str:
+    """Returns a number of a sentence: a count as it is, and a measurement with two or three digits that count."""
+    if isinstance(value, int) and value < 1_000:
+        return str(value)
+    if value >= 1_000:
+        return f"{round(value, 2 - math.floor(math.log10(value))):,.0f}"
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 2 else f"{value:.2f}"
+
+
+def _typed(names: str) -> str:
+    return f"The JSON of earlier runs was not kept; their figures were typed: {names}.\n" if names else ""
+
+
 def stale() -> bool:
-    """Whether a table of the page is out of date."""
+    """Whether a figure of the page is out of date."""
     return is_stale(PAGE, filled)
 
 

@@ -36,6 +36,8 @@ DATED = "docs/internals/decisions/2"
 
 CONSTRUCTIONS = {
     "name the thing again": r"\b(?:that|those) of\b",
+    "name the deadline, or whatever it is": r"\b(?:by default|than|as|like) that (?:for|in|on|at|from|by|with)\b",
+    "name which one": r"\b(?:is|are|was|were) (?:that|those) (?:in|on|at|by|from|to) which\b",
     "name them": r"\bthose (?:that|which|who|whose|with|in|on|at|for)\b",
     "name the subject": r"(?:^|[.:;] )What (?:is|was|are|has|a|an|the|it|they|you|others|nobody|no|cannot)\b[^?:|]*?\.",
     "name the content": r"\b(?:say|says|said) so\b",

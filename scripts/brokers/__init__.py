@@ -1,6 +1,7 @@
 """Real brokers on loopback, without Docker, for `make brokers` and for the tests."""
 
 from scripts.brokers._broker import Broker, BrokerFailed, NotInstalled
+from scripts.brokers._catalog import Catalog
 from scripts.brokers._clusters import Cluster, KafkaNode, NatsNode
 from scripts.brokers._hdfs import Hdfs
 from scripts.brokers._kafka import Kafka
@@ -13,8 +14,8 @@ from scripts.brokers._s3 import S3
 
 BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ, Nats, Kafka, PostgreSQL)}
 """The brokers that `make brokers` installs and starts by default."""
-MORE_BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ4, Hdfs, S3, Registry)}
-"""Brokers, stores for checkpoints, and a schema registry, that it installs and starts only by name."""
+MORE_BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ4, Hdfs, S3, Registry, Catalog)}
+"""Brokers, stores for checkpoints, a schema registry, and a catalog, that it installs and starts only by name."""
 
 __all__ = [
     "BROKERS",
@@ -22,6 +23,7 @@ __all__ = [
     "S3",
     "Broker",
     "BrokerFailed",
+    "Catalog",
     "Cluster",
     "Hdfs",
     "Kafka",

@@ -36,7 +36,7 @@ def checkpoint() -> None:
 @_JSON
 @spark_options
 def backup(target: str, checkpoint: str | None, into: str, as_json: bool, on: SparkOptions) -> None:
-    """Copy a checkpoint, whose query may run, as of its last committed micro-batch, with its states.
+    """Copy a checkpoint with its states, as of its last committed micro-batch, even while its query runs.
 
     What belongs to an unfinished micro-batch stays out. On disks of this machine, this needs no Java; for any other file system
     that Spark supports, it starts Spark, with --conf as for headrace run.
@@ -68,10 +68,10 @@ def backup(target: str, checkpoint: str | None, into: str, as_json: bool, on: Sp
 @spark_options
 @click.pass_context
 def verify(ctx: click.Context, /, folder: str, as_json: bool, on: SparkOptions) -> None:
-    """Examine a backup, or a checkpoint, whose query may run, and name what is torn or damaged.
+    """Examine a backup, or a checkpoint, even while its query runs, and name what is torn or damaged.
 
-    Of a backup, each byte is compared with what was copied. Of a checkpoint, what its last committed micro-batch needs is read:
-    logs, runs, and the description of each bucket of states.
+    It compares each byte of a backup with the bytes that were copied. Of a checkpoint, it reads the files that the last committed
+    micro-batch needs: logs, runs, and the description of each bucket of states.
 
     \b
     Examples:

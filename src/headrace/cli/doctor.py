@@ -44,7 +44,8 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
     Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, brokers and plugins; of a
     deployment also its connectors, ports, files, tokens, certificates, descriptors, disks, proxies and names, and whether its
     supervisor can call its gateway with --token-file and --tls-ca, as given here. Changes nothing. The gateway must be running
-    only if you name it, with --gateway, HEADRACE_GATEWAY or a context. If it runs, health lists what its /readyz names.
+    only if you name it, with --gateway, HEADRACE_GATEWAY or a context. If it runs, the check health lists the problems that its
+    /readyz names.
 
     Exit codes: 0 no check failed (warnings do not count), 1 the gateway, its health, a broker or Spark failed, 2 a configuration
     file is invalid, 3 something is missing on this machine.

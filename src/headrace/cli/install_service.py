@@ -31,21 +31,21 @@ _VERIFY_S = 60.0
 @click.command("install-service", cls=ProgramCommand)
 @click.argument("config", metavar="DEPLOYMENT", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", metavar="[-- OPTION...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--name", default="headrace", show_default=True, help="The name of the service.")
-@click.option("--user", default="headrace", show_default=True, help="The user that it runs as, which must exist.")
-@click.option("--group", help="The user's group; without it, the user's first one.")
+@click.option("--name", metavar="NAME", default="headrace", show_default=True, help="The name of the service.")
+@click.option("--user", metavar="USER", default="headrace", show_default=True, help="The user that it runs as, which must exist.")
+@click.option("--group", metavar="GROUP", help="The group that it runs as.  [default: the user's first one]")
 @click.option(
     "--environment-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Variables for its environment. Secrets belong into the deployment's env_file, which a reload reads again.",
+    help="Variables for its environment. Put secrets into the deployment's env_file, which a reload reads again.",
 )
 @click.option(
     "--writable",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="A folder that a sink writes to, outside of /var/lib/NAME and /var/log/NAME; repeatable.",
+    help="A folder that a sink writes to, outside of /var/lib/NAME and /var/log/NAME. Repeatable.",
 )
 @click.option(
     "--folder",
@@ -73,7 +73,7 @@ def install_service(
     """Write a unit of systemd that runs a deployment as a service.
 
     The unit runs this installation's headrace, restarts it after a failure, raises the limit of open files, and protects the
-    rest of the host from it. Folders that the deployment writes to are created. What follows -- is passed to headrace run.
+    rest of the host from it. Folders that the deployment writes to are created. headrace run gets the options behind --.
 
     \b
     Examples:

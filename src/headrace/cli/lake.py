@@ -1,4 +1,4 @@
-"""`headrace lake`: keeps the tables that applications write in order."""
+"""`headrace lake`: maintains the tables that applications write."""
 
 import click
 
@@ -9,7 +9,7 @@ _MEBIBYTE = 1 << 20
 
 @click.group(cls=ProgramGroup)
 def lake() -> None:
-    """Keep the tables that applications write in order, while they write or not.
+    """Maintain the tables that applications write, even while they write.
 
     \b
     Example:
@@ -27,7 +27,8 @@ def lake() -> None:
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An option of deltalake or of pyiceberg's catalog, such as aws_endpoint_url=... or uri=..., beside the environment.",
+    help="An option of deltalake or of pyiceberg's catalog, such as aws_endpoint_url=... or uri=..., beside the environment. "
+    "Repeatable.",
 )
 @json_option()
 def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_json: bool) -> None:
@@ -42,7 +43,7 @@ def compact(paths: tuple[str, ...], file_mib: int, options: tuple[str, ...], as_
       headrace lake compact s3://bucket/orders --file-mib 512
       headrace lake compact iceberg:prod.sales.orders
 
-    Exit codes: 0 compacted, 1 a PATH is no such table or cannot be compacted, 2 an option is invalid.
+    Exit codes: 0 compacted, 1 a PATH is no table of Delta or Iceberg or cannot be compacted, 2 an option is invalid.
     """
     from headrace.engine import LakeError, compact_lake
 

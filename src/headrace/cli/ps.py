@@ -34,7 +34,14 @@ _MAX_LINES = 1_000
 @click.option(
     "--log", "process", metavar="NAME", help="Print the last lines of the log of this process, such as supervisor, instead."
 )
-@click.option("--lines", type=click.IntRange(1, _MAX_LINES), default=100, show_default=True, help="Most lines of the log.")
+@click.option(
+    "--lines",
+    type=click.IntRange(1, _MAX_LINES),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="How many of the last lines to print.",
+)
 @json_option()
 @connection_options
 def ps(deployment: Path, process: str | None, lines: int, as_json: bool, connection: Connection) -> None:

@@ -23,6 +23,9 @@ class _Lazy:
 
 _GROUPS = {
     "Run": {
+        "connect-server": _Lazy(
+            "headrace.cli.connect_server", "connect_server", "Serve Spark Connect: its clients read streams and write to sinks."
+        ),
         "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
         "install-service": _Lazy(
             "headrace.cli.install_service", "install_service", "Write a unit of systemd that runs a deployment."
@@ -43,7 +46,7 @@ _GROUPS = {
         "drain": _Lazy("headrace.gateway_cli", "drain", "Let a gateway finish, and show the progress."),
         "events": _Lazy("headrace.gateway_cli", "events", "Show what happened at a gateway, and when."),
         "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline or a stream that will not come back."),
-        "lake": _Lazy("headrace.cli.lake", "lake", "Keep the tables of applications in order."),
+        "lake": _Lazy("headrace.cli.lake", "lake", "Maintain the tables that applications write."),
         "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
         "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),
         "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),

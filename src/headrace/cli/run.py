@@ -15,13 +15,13 @@ import click
 from headrace.cli.application import Application, load
 from headrace.cli.prepare import Archives
 from headrace.cli.run_output import Aside, Figures, Output, Progress
-from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
+from headrace.cli.spark_options import SparkOptions, log_format_option, pairs, require_java, spark_options
 from headrace.cli.stopping import stopped_while_starting
 from headrace.cli.stored import checkpoint_of
 from headrace.contract.errors import HeadraceError
 from headrace.contract.settings import OF_RUN, clash
 from headrace.contract.units import UnitError, parse_duration, parse_size
-from headrace.logs.output import FORMAT_VARIABLE, FORMATS, configure_logging, is_verbose
+from headrace.logs.output import FORMAT_VARIABLE, configure_logging, is_verbose
 from headrace.terminal import (
     EXIT_FAILED,
     EXIT_INVALID,
@@ -79,13 +79,7 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 @setting_option(OF_RUN["migrate_states"], metavar="STEP")
 @click.option("--figures/--no-figures", default=True, hidden=True, help="Ask the gateway for the figures that progress shows.")
 @json_option("progress before it, one object per line")
-@click.option(
-    "--log-format",
-    type=click.Choice(FORMATS),
-    envvar=FORMAT_VARIABLE,
-    default="console",
-    help=f"Format of the log on standard error, also of Spark's Python processes.  [default: {FORMAT_VARIABLE}, or console]",
-)
+@log_format_option
 @spark_options
 @own_connection_options
 def run(
@@ -184,7 +178,7 @@ def run(
     try:
         spark = build_session(f"headrace {graph.name}", on.master, conf, quick_start=True, quiet=True)
     except HeadraceError as refused:
-        output.end(str(refused), EXIT_FAILED)
+        output.end(str(refused), EXIT_INVALID if isinstance(refused, OptionError) else EXIT_FAILED)
     failure: str | None = None
     try:
         folder = checkpoint_of(graph.name, checkpoint)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from headrace.contract.settings import OF_RUN
-from headrace.logs.output import VERBOSE_VARIABLE
+from headrace.logs.output import FORMAT_VARIABLE, FORMATS, VERBOSE_VARIABLE
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, setting_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -49,6 +49,17 @@ def verbose_option(command: _Command) -> _Command:
             os.environ[VERBOSE_VARIABLE] = "1"
 
     return setting_option(OF_RUN["verbose"], "-v", expose_value=False, callback=show_all)(command)
+
+
+def log_format_option(command: _Command) -> _Command:
+    """Adds --log-format; the command passes it to the processes that it starts."""
+    return click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        envvar=FORMAT_VARIABLE,
+        default="console",
+        help=f"Format of the log on standard error, also of Spark's Python processes.  [default: {FORMAT_VARIABLE}, or console]",
+    )(command)
 
 
 def pairs(option: str, arguments: tuple[str, ...]) -> dict[str, str]:

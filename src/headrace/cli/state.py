@@ -54,7 +54,7 @@ def state() -> None:
 @json_option()
 @spark_options
 def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> None:
-    """Show which steps keep states, and for how many keys.
+    """Show which steps keep states, for how many keys, and what bounds them.
 
     \b
     Example:
@@ -69,9 +69,9 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
         print_result(f"states after micro-batch {batch}", {"batch": batch, "steps": [dataclasses.asdict(size) for size in sizes]})
         return
     print_line(f"After micro-batch {batch}:")
-    table = plain_table("step", "#keys")
+    table = plain_table("step", "#keys", "bound", prose=True)
     for size in sizes:
-        table.add_row(size.step, f"{size.keys:,}")
+        table.add_row(size.step, f"{size.keys:,}", size.bound)
     console().print(table)
 
 
@@ -79,7 +79,9 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
 @_APP
 @click.argument("step")
 @click.argument("key", required=False)
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Without KEY: print this many.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Without KEY: how many states to print."
+)
 @_CHECKPOINT
 @json_option()
 @spark_options

@@ -35,7 +35,7 @@ from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
 REPORT_EVERY_S = 5.0
 """How often processes are reported that have not changed, for the sake of their memory."""
-LEAST_BETWEEN_REPORTS_S = 0.5
+MIN_BETWEEN_REPORTS_S = 0.5
 MAX_LINES = 1_000
 LOOK_FOR_TOKEN_S = 0.5
 _LEAVES_WITHIN_S = 1.0
@@ -153,7 +153,7 @@ class GatewayLink:
             self._reports, call = reports, self._call
         told = [one.without_memory() for one in reports], self.file_fault
         changed = told != self._reported
-        if call is not None and now - self._reported_at >= (LEAST_BETWEEN_REPORTS_S if changed else REPORT_EVERY_S):
+        if call is not None and now - self._reported_at >= (MIN_BETWEEN_REPORTS_S if changed else REPORT_EVERY_S):
             call.send(pb.SuperviseRequest(processes=processes_message(reports, self.file_fault)))
             self._reported, self._reported_at = told, now
 

@@ -8,21 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from headrace.doctor.brokers import broker, check_connectors, check_plugins
 from headrace.doctor.certificates import check_certificates
-from headrace.doctor.deployment import (
-    check_descriptors,
-    check_files,
-    check_ports,
-    check_proxies,
-    check_secrets,
-    check_space,
-    check_tokens,
-    of_deployments,
-    of_named_gateway,
-)
+from headrace.doctor.deployment import of_deployments, of_named_gateway
 from headrace.doctor.finding import Check, Finding, Level, Site
 from headrace.doctor.gateway import check_gateway, check_health, check_port
 from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
 from headrace.doctor.names import check_names
+from headrace.doctor.resources import check_descriptors, check_files, check_ports, check_proxies, check_space
+from headrace.doctor.secrets import check_secrets, check_tokens
 from headrace.doctor.spark import check_session, check_spark
 from headrace.doctor.supervisor import check_supervisor
 from headrace.doctor.versions import check_versions

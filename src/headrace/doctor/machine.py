@@ -16,7 +16,7 @@ from headrace.terminal import bytes_text
 
 _OLDEST_PYTHON = (3, 11)
 _TIMEOUT_S = 4.0
-_ENOUGH_MEMORY, _LEAST_MEMORY = 2 << 30, 768 << 20
+_ENOUGH_MEMORY, _MIN_MEMORY = 2 << 30, 768 << 20
 """The driver's heap is 1 GB by default, and each Python worker takes about 100 MB plus its data."""
 _ENOUGH_DISK = 1 << 30
 _ASKS_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -69,8 +69,8 @@ def memory_finding(available: int) -> Finding:
     """Returns the finding for an amount of available memory, in bytes."""
     found = f"{bytes_text(available)} available"
     fix = "free memory, or use less: --master 'local[1]' --conf spark.driver.memory=512m --worker-memory 128mb"
-    if available < _LEAST_MEMORY:
-        return failed(f"{found}; Spark needs at least {format_size(_LEAST_MEMORY)}", fix)
+    if available < _MIN_MEMORY:
+        return failed(f"{found}; Spark needs at least {format_size(_MIN_MEMORY)}", fix)
     if available < _ENOUGH_MEMORY:
         return warning(f"{found}; Spark should have {format_size(_ENOUGH_MEMORY)}", fix)
     return ok(found)

@@ -20,7 +20,7 @@ _RUST = (
     "if impl in let loop macro match mod move mut override priv proc pub ref return self static std struct super test trait "
     "true try type typeof union unsafe unsized use virtual where while yield"
 )
-_RUST_CRATES = "async-stream futures-util headrace serde serde-json sha2 tempfile tokio tracing-subscriber"
+_RUST_CRATES = "async-stream futures-util headrace serde serde-json sha2 tempfile tokio"
 _PYTHON_PACKAGES = "headrace mypy pydantic pytest ruff src tests"
 
 

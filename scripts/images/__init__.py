@@ -1,0 +1,1 @@
+"""Images of containers, assembled from packages of Debian and wheels."""
