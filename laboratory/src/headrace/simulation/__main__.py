@@ -134,12 +134,13 @@ def main() -> int:
 def describe(schedule: "Schedule") -> Iterator[str]:
     """Yields lines about what a schedule consists of."""
     for source in schedule.sources:
-        kind = "queue" if source.redelivers else "log that prunes" if source.prunes else "log"
+        kind = "queue" if source.redelivers else "feed" if source.resumes else "log that prunes" if source.prunes else "log"
         yield f"{source.name}: a {kind} of {source.partitions} partition(s)"
     for sink in schedule.sinks:
         yield f"{sink.name}: a {sink.mode} sink of {sink.instances} instance(s)"
     for query in schedule.queries:
-        yield f"{query.name}: reads {', '.join(query.sources)}, writes {', '.join(query.sinks)}"
+        first = f" ({', '.join(query.tables)} first)" if query.tables else ""
+        yield f"{query.name}: reads {', '.join(query.sources)}{first}, writes {', '.join(query.sinks)}"
     plain = dataclasses.asdict(type(schedule.conditions)())
     unusual = {name: value for name, value in dataclasses.asdict(schedule.conditions).items() if value != plain[name]}
     yield "conditions: " + ", ".join(f"{name}={value}" for name, value in unusual.items())

@@ -1,4 +1,4 @@
-"""The connectors of a schedule, on the real SDK: sources of logs and queues, and sinks of all three modes."""
+"""The connectors of a schedule, on the real SDK: sources of logs, queues and feeds, and sinks of all three modes."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ from headrace.sdk import (
 from headrace.simulation.loop import Process
 from headrace.simulation.oracle import Oracle
 from headrace.simulation.record import Record
-from headrace.simulation.systems import READY, SETTLED, Log, Queue, Storage
+from headrace.simulation.systems import READY, SETTLED, Feed, Log, Queue, Storage
 
 if TYPE_CHECKING:
     Item = Message | Batch | Close | None
@@ -41,7 +41,7 @@ LATE_S = 1.0
 
 
 class _Source(AsyncSource):
-    """What both kinds of sources have in common."""
+    """What all kinds of sources have in common."""
 
     def __init__(self, record: Record, oracle: Oracle, name: str, source: random.Random) -> None:
         self._record = record
@@ -61,9 +61,11 @@ class LogSource(_Source):
 
     kind = SourceKind.REPLAYABLE
 
-    def __init__(self, record: Record, oracle: Oracle, log: Log, source: random.Random) -> None:
+    def __init__(self, record: Record, oracle: Oracle, log: Log, source: random.Random, moved_cursors: float) -> None:
         super().__init__(record, oracle, log.name, source)
         self._log = log
+        self._moved_cursors = moved_cursors
+        self._moving = random.Random(log.name)
         self._slow_s = source.choice([0.0, 0.0, 0.01, 0.2])
         self._uses_cursor = source.random() < 0.5
         self._tells_backlog = source.random() < 0.5
@@ -105,6 +107,9 @@ class LogSource(_Source):
                 yield CLOSE
                 return
             else:
+                # None once all is done: at the last look, a micro-batch for it would be under way.
+                if index and not self._oracle.is_done and self._moving.random() < self._moved_cursors:
+                    yield Batch([], cursor=str(entries[index - 1].sequence).encode())
                 yield None
 
     def _begin_after(self, partition: str, position: Position | None) -> int:
@@ -201,6 +206,72 @@ class QueueSource(_Source):
                 self._oracle.settled(self._queue, id_)
                 self._queue.messages[partition][id_] = SETTLED
         await self._record.point("source acknowledged")
+
+
+class FeedSource(_Source):
+    """Reads a feed."""
+
+    kind = SourceKind.RESUMABLE
+
+    def __init__(self, record: Record, oracle: Oracle, feed: Feed, source: random.Random) -> None:
+        super().__init__(record, oracle, feed.name, source)
+        self._feed = feed
+        self._slow_s = source.choice([0.0, 0.0, 0.01, 0.2])
+        self._marks = source.choice([0.0, 0.3])
+        self._exact = source.choice([0.3, 1.0])
+        self._tells_backlog = source.random() < 0.5
+
+    async def partitions(self) -> Sequence[str]:
+        """All partitions."""
+        return list(self._feed.changes)
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator["Item"]:
+        """Yields all changes after a cursor, and marks among them, which are others each time.
+
+        Raises:
+            PositionLost: What follows the cursor is acknowledged, and so deleted.
+        """
+        changes, deleted = self._feed.changes[partition], self._feed.acknowledged[partition]
+        index = told = 0 if position is None or position.cursor is None else int.from_bytes(position.cursor)
+        if index < deleted:
+            self._record.said.add(f"deleted up to {deleted}")
+            self._record.note("asked-for-pruned", f"{self.name}/{partition}: after {index}, deleted up to {deleted}")
+            raise PositionLost(f"deleted up to {deleted}")
+        self._feed.readings += 1
+        reading = f"{self._feed.readings}".encode()
+        while True:
+            if self._record.fails("source"):
+                raise RuntimeError(f"source failed{PLANNED}")
+            if index < len(changes):
+                if self._random.random() < self._marks:
+                    yield Message(f"{self.name}/{partition}|mark|".encode() + reading)
+                index += 1
+                value = changes[index - 1].encode() + reading
+                if index == len(changes) or self._random.random() < self._exact:
+                    told = index if index == len(changes) else self._random.randint(told, index)
+                    yield Message(value, cursor=told.to_bytes(8))
+                else:
+                    yield Message(value)
+                if self._slow_s and self._random.random() < 0.3:
+                    await asyncio.sleep(self._random.random() * self._slow_s)
+            elif partition in self._feed.ended:
+                return
+            else:
+                yield None
+
+    async def acknowledged(self, partition: str, position: Position) -> None:
+        """Deletes what is acknowledged."""
+        feed = self._feed
+        await asyncio.sleep(self._random.random() * 0.005)
+        if position.cursor is not None:
+            cursor = int.from_bytes(position.cursor)
+            self._oracle.released(feed, partition, cursor)
+            feed.acknowledged[partition] = max(feed.acknowledged[partition], cursor)
+        await self._record.point("source acknowledged")
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """How many changes there are, which says little about the messages that are left."""
+        return Backlog(messages=0) if self._tells_backlog else None
 
 
 class _Work:

@@ -19,7 +19,7 @@ from headrace.simulation.schedule import (
     SourcePlan,
 )
 
-PROFILES = ("all", "cuts", "queue", "pipelines", "pauses", "sinks", "gateways")
+PROFILES = ("all", "cuts", "queue", "pipelines", "pauses", "sinks", "gateways", "tables", "feeds")
 """What schedules concentrate on."""
 ON_REQUEST = ("drivers",)
 """Profiles that must be named: a second driver on the checkpoint of the first."""
@@ -54,11 +54,11 @@ def draw(seed: str, profile: str = "all", scale: Scale = LARGE) -> Schedule:
         sinks=tuple(sinks),
         queries=tuple(queries),
         conditions=conditions,
-        gateways=source.choice(scale.gateways) if profile == "gateways" else 1,
+        gateways=_gateways(source, profile, scale),
     )
     roles = schedule.roles()
     faults = [_fault(source, scale, conditions, roles) for _ in range(source.choice(scale.faults))]
-    if profile in ("cuts", "queue", "sinks"):
+    if profile in ("cuts", "queue", "sinks", "feeds"):
         faults += [fault for _ in range(source.choice(scale.some(1, 2, 3))) for fault in _cut_and_crash(source, roles)]
     if profile == "sinks":
         faults += [
@@ -66,17 +66,24 @@ def draw(seed: str, profile: str = "all", scale: Scale = LARGE) -> Schedule:
         ]
     if profile == "queue" and source.random() < 0.5:
         faults += _set_back(source)
+    if profile == "feeds":
+        faults += [_restart(source, roles) for _ in range(source.choice(scale.some(1, 2, 4)))]
+        if source.random() < 0.3:
+            faults.append(_second_driver(source))
     if profile == "drivers":
         faults += [_second_driver(source) for _ in range(source.choice([1, 2]))]
-    if profile == "gateways":
+    if profile == "gateways" or (profile == "feeds" and schedule.gateways > 1):
         faults += [_address(source, scale, conditions, roles) for _ in range(source.choice(scale.some(1, 2, 4, 6)))]
         faults += _cut_and_crash(source, roles)
         if source.random() < 0.2:
             faults.append(_second_driver(source))
-        faults += [Fault(kind="remove", at=_at(source, scale, conditions.fault_s)) for _ in range(source.choice([0, 0, 1, 2]))]
+        removed = 0 if profile == "feeds" else source.choice([0, 0, 1, 2])
+        faults += [Fault(kind="remove", at=_at(source, scale, conditions.fault_s)) for _ in range(removed)]
         # Two connectors of one queue at two gateways are a limit that docs/start/guarantees.md describes.
-        faults = [fault for fault in faults if fault.kind != "second" or not fault.who.startswith("queue")]
-        conditions = replace(conditions, clocks_s=_clocks(seed, schedule.gateways), repeats=_repeats(seed))
+        faults = [fault for fault in faults if fault.kind != "second" or not fault.who.startswith(("queue", "feed"))]
+        conditions = replace(
+            conditions, clocks_s=_clocks(seed, schedule.gateways), repeats=_repeats(seed), moved_cursors=_moved_cursors(seed)
+        )
     if profile == "pauses":
         faults += [_paused(source, scale, conditions) for _ in range(source.choice(scale.some(2, 4, 6)))]
     # A second process has a session of its own, beside the session of the first.
@@ -85,12 +92,20 @@ def draw(seed: str, profile: str = "all", scale: Scale = LARGE) -> Schedule:
     return replace(schedule, conditions=conditions, faults=tuple(faults))
 
 
+def _gateways(source: random.Random, profile: str, scale: Scale) -> int:
+    if profile == "feeds":
+        return source.choice([1, 1, 1, *scale.gateways[:1]])
+    return source.choice(scale.gateways) if profile == "gateways" else 1
+
+
 def _sources(source: random.Random, profile: str, scale: Scale) -> list[SourcePlan]:
-    logs = 1 if profile == "queue" else source.choice(scale.logs)
+    logs = 1 if profile == "queue" else source.choice(scale.logs) + (profile == "tables")
     queues = {"queue": 1, "cuts": source.choice([0, 0, 1])}.get(
         profile, source.choice([0, 1] if profile == "gateways" else [0, 0, 0, 1])
     )
     found = [SourcePlan(f"log{i}", False, source.choice(scale.partitions), source.random() < 0.5) for i in range(logs)]
+    if profile == "feeds":
+        return [*found, SourcePlan("feed0", False, source.choice(scale.queue_partitions), resumes=True)]
     return found + [SourcePlan(f"queue{i}", True, source.choice(scale.queue_partitions)) for i in range(queues)]
 
 
@@ -107,12 +122,20 @@ def _sinks(source: random.Random, profile: str, scale: Scale) -> list[SinkPlan]:
 def _queries(
     source: random.Random, profile: str, scale: Scale, sources: Sequence[SourcePlan], sinks: Sequence[SinkPlan]
 ) -> list[QueryPlan]:
-    count = source.choice({"pipelines": scale.pipelines, "gateways": scale.queries[2:]}.get(profile, scale.queries))
+    several = {"pipelines": scale.pipelines, "gateways": scale.queries[2:], "feeds": (1, *scale.pipelines)}
+    count = source.choice(several.get(profile, scale.queries))
     everything = tuple(plan.name for plan in sources)
-    logs = tuple(plan.name for plan in sources if not plan.redelivers)
+    logs = tuple(plan.name for plan in sources if plan.is_log)
     found = [QueryPlan("query0", everything, tuple(plan.name for plan in sinks))]
-    others = everything if profile == "gateways" else logs
-    return found + [QueryPlan(f"query{i}", others, ("store",)) for i in range(1, count)]
+    others = everything if profile in ("gateways", "feeds") else logs
+    found += [QueryPlan(f"query{i}", others, ("store",)) for i in range(1, count)]
+    if profile != "tables":
+        return found
+    first, *rest = found
+    return [
+        replace(first, tables=logs[:1]),
+        *(replace(query, tables=logs[: source.choice([0, 1, len(logs) - 1])]) for query in rest),
+    ]
 
 
 def _conditions(source: random.Random, scale: Scale, connectors: int) -> Conditions:
@@ -179,7 +202,7 @@ def _fault(source: random.Random, scale: Scale, conditions: Conditions, roles: S
         client_s, server_s = pick(scale.client_s), pick(scale.server_s)
         return replace(fault, client_s=_some(source, client_s), server_s=_some(source, server_s), share=pick([1.0, 0.5]))
     if kind == "second":
-        return replace(fault, who=pick([role for role in roles if role.startswith(("log", "queue"))]))
+        return replace(fault, who=pick([role for role in roles if role.startswith(("log", "queue", "feed"))]))
     if kind == "reload":
         return replace(fault, for_s=round(source.uniform(0.1, 4.0), 3))
     if kind == "pause":
@@ -201,6 +224,13 @@ def _cut_and_crash(source: random.Random, roles: Sequence[str]) -> list[Fault]:
     cut = Fault(kind="cut", at=_at_point(source), who=source.choice(roles), client_s=_some(source, 0.01), server_s=server_s)
     crash = Fault(kind="crash", at=_at_point(source), who=source.choice(roles), for_s=source.choice([0.01, 1.0]))
     return [cut, crash]
+
+
+def _restart(source: random.Random, roles: Sequence[str]) -> Fault:
+    """Returns a crash of the gateway, a feed or a query, while a batch is under way."""
+    at = At("point", source.randint(1, 8), source.choice(["offsets written", "fetched", "voted", "commit written", "Fetch"]))
+    who = source.choice([role for role in roles if role.startswith(("gateway", "feed", "query"))])
+    return Fault(kind=source.choice(["crash", "crash", "stop"]), at=at, who=who, for_s=source.choice([0.01, 1.0]))
 
 
 def _failing(source: random.Random, conditions: Conditions, calls: Sequence[str]) -> Fault:
@@ -248,6 +278,11 @@ def _clocks(seed: str, gateways: int) -> tuple[float, ...]:
 def _repeats(seed: str) -> float:
     """Returns how often calls of planners arrive once more, from a source of its own."""
     return random.Random(f"{seed}/repeats").choice([0.0, 0.0, 0.3])
+
+
+def _moved_cursors(seed: str) -> float:
+    """Returns how often idle logs move their cursors, from a source of its own."""
+    return random.Random(f"{seed}/cursors").choice([0.0, 0.0, 0.1])
 
 
 def _paused(source: random.Random, scale: Scale, conditions: Conditions) -> Fault:

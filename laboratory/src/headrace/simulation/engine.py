@@ -25,6 +25,8 @@ class Engine:
     """The surroundings of a run of a query."""
 
     query: QueryPlan
+    bootstraps: str | None
+    """The tables that it reads first, as the engine's option of this name."""
     checkpoint: Checkpoint
     conditions: Conditions
     network: Network

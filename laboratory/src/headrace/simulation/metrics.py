@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from headrace.engine.checkpoint.position import Offset, moved
 from headrace.gateway.core import Gateway
 from headrace.gateway.observer import Observation
 from headrace.gateway.telemetry.instruments import CONNECTOR_INSTRUMENTS, INSTRUMENTS, STREAM_INSTRUMENTS
@@ -125,9 +126,17 @@ def _of_all(
             most = metrics.sum("stream_received_messages_total", stream=stream)
             yield f"acknowledged of {stream}, which were received", min(most, found), found
     if not any(fault.kind == "forget" for fault in schedule.faults):
-        planned = sum(len(checkpoint.offsets) for checkpoint in checkpoints)
+        planned = sum(_is_planned_by_gateway(each.offsets, batch) for each in checkpoints for batch in each.offsets)
         found = metrics.sum("pipeline_planned_batches_total")
         yield "planned_batches", max(planned, found), found
+
+
+def _is_planned_by_gateway(offsets: Mapping[int, Offset], batch: int) -> bool:
+    """Returns whether a batch does more than to record that the one before it was read as it was planned."""
+    before, after = offsets.get(batch - 1), offsets[batch]
+    if before is None or before.is_read or before.streams.keys() != after.streams.keys():
+        return True
+    return bool(moved(after.streams, before.taken_as_read().streams))
 
 
 def _of_sinks(

@@ -61,8 +61,10 @@ def _with_fewer_parts(schedule: Schedule) -> Iterator[Schedule]:
     """Yields schedules without a query, a source, a sink, a partition or an instance."""
     for query in schedule.queries[1:]:
         yield _without(schedule, query.name)
+    if any(query.tables for query in schedule.queries):
+        yield replace(schedule, queries=tuple(replace(query, tables=()) for query in schedule.queries))
     for source in schedule.sources:
-        if sum(not plan.redelivers for plan in schedule.sources) > 1 or source.redelivers:
+        if sum(plan.is_log for plan in schedule.sources) > 1 or not source.is_log:
             yield _without(schedule, source.name)
     for sink in schedule.sinks[1:]:
         yield _without(schedule, sink.name)
@@ -80,8 +82,10 @@ def _without(schedule: Schedule, name: str) -> Schedule:
     """Returns a schedule without a query, a source or a sink."""
 
     def kept(query: QueryPlan) -> QueryPlan:
-        sources = tuple(source for source in query.sources if source != name)
-        return QueryPlan(query.name, sources, tuple(sink for sink in query.sinks if sink != name))
+        sources, sinks, tables = (
+            tuple(each for each in names if each != name) for names in (query.sources, query.sinks, query.tables)
+        )
+        return QueryPlan(query.name, sources, sinks, tables)
 
     return _without_strangers(
         replace(

@@ -11,7 +11,11 @@ from dataclasses import replace
 import grpc
 from google.protobuf.message import Message
 
+from headrace.contract.errors import HeadraceError
 from headrace.engine.checkpoint.position import Offset, Position, ended, left_out, moved, to_stream_positions
+from headrace.engine.source.bootstraps import Bootstraps
+from headrace.engine.source.confirmation import Confirmation
+from headrace.engine.source.ranges import Range, begins_of, ranges_of
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.simulation.calls import CallFailed, ask
 from headrace.simulation.engine import Engine, QueryFailed, Retry
@@ -42,7 +46,11 @@ class Planner:
         self._known: dict[str, Position] = {}
         """The committed positions that the gateway knows."""
         self._retry = Retry(engine, MAX_PAUSE_S)
+        self._bootstraps = Bootstraps(engine.bootstraps, {"pipeline": engine.checkpoint.pipeline})
         self._renewing: asyncio.Task[None] | None = None
+        self._confirmation = Confirmation(lambda: engine.loop.now)
+        self._read_end: Offset | None = None
+        """Where the last batch ends that this run has planned and read."""
         self.sizes: dict[str, int] = {}
         """The size of each range of the last batch, in bytes."""
 
@@ -75,22 +83,37 @@ class Planner:
         Raises:
             QueryFailed: The gateway refuses the run, or was away for too long, or a source has lost messages.
         """
-        response = await self._plan(start)
+        stored = start
+        self._confirmation.look(stored.to_json())
+        if stored is not self._read_end:
+            start = stored.taken_as_unread()
+        response = await self._plan(start, is_stale=self._is_stale(stored))
         if response is None:
-            return start
+            return stored
+        try:
+            self._bootstraps.note(response, start)
+        except HeadraceError as error:
+            raise QueryFailed(f"plan: {error}") from None
         forgotten = start.streams.keys() & set(response.forgotten) - {r.stream for r in response.ranges}
-        if not response.ranges and not forgotten:
-            return start
+        if not response.ranges and not forgotten and (start.is_read or not self._confirmation.is_due):
+            return stored
         self.sizes = {r.stream: r.bytes for r in response.ranges}
         to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
-        streams = {name: position for name, position in {**start.streams, **to}.items() if name not in forgotten}
-        end = Offset(start.pipeline, streams)
+        known = start.taken_as_read().streams
+        streams = {name: position for name, position in {**known, **to}.items() if name not in forgotten}
+        end = Offset(start.pipeline, streams, bootstrapped=self._bootstraps.done(start))
         return replace(end, run_number=self._number, run_id=self._run_id, checkpoint=self._checkpoint)
 
     async def announce_replay(self, start: Offset, end: Offset) -> None:
         """Tells the gateway that a batch is read again."""
         with contextlib.suppress(CallFailed):
-            await self._attach(start.streams, moved(end.streams, start.streams))
+            begins = begins_of(start.streams, end.streams)
+            await self._attach(begins, moved(end.taken_as_unread().streams, begins))
+
+    def reads(self, start: Offset, end: Offset, *, as_planned: bool) -> list[Range]:
+        """Returns what a batch reads; of what another run has planned, nothing of feeds."""
+        self._read_end = end if as_planned else None
+        return ranges_of(start.streams, end.streams, as_planned=as_planned)
 
     async def await_sinks(self) -> None:
         """Waits until the sinks are there, though not for long."""
@@ -98,7 +121,7 @@ class Planner:
         with contextlib.suppress(CallFailed):
             await ask(self._engine.network, "AwaitSinks", request, pb.AwaitSinksResponse, AWAIT_SINKS_MS / 1000 + CALL_TIMEOUT_S)
 
-    async def _plan(self, offset: Offset) -> pb.PlanResponse | None:
+    async def _plan(self, offset: Offset, *, is_stale: bool) -> pb.PlanResponse | None:
         """Returns the gateway's response; None, after a pause, if it is away."""
         try:
             try:
@@ -111,7 +134,7 @@ class Planner:
                 await self._attach(offset.streams, {})
                 response = await self._call_plan(offset)
         except CallFailed as error:
-            if error.code is grpc.StatusCode.DATA_LOSS and not self._is_stale(offset):
+            if error.code is grpc.StatusCode.DATA_LOSS and not is_stale:
                 self._engine.record.violation("data-loss", f"plan: {error}")
             if error.code is grpc.StatusCode.NOT_FOUND:
                 self._attached = False
@@ -140,6 +163,7 @@ class Planner:
             wait_ms=PLAN_WAIT_MS,
             number=self._calls,
             follows=self._answered,
+            bootstraps=[table.to_proto() for table in self._bootstraps.pending(offset)],
         )
         self._repeat("Plan", request, pb.PlanResponse)
         response = await ask(self._engine.network, "Plan", request, pb.PlanResponse, CALL_TIMEOUT_S + PLAN_WAIT_MS / 1000)

@@ -6,7 +6,7 @@ from headrace.gateway.core import Gateway, Kind, Problem, problems
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.simulation.checkpoint import Checkpoint
 from headrace.simulation.record import Record, Violation
-from headrace.simulation.systems import Log, Storage
+from headrace.simulation.systems import Feed, Log, Storage
 
 THRESHOLD_MS = 60_000
 """After how long the status takes something for stuck or slow."""
@@ -82,7 +82,7 @@ def _sinks(gateway: Gateway) -> Iterator[Violation]:
                 yield Violation("rest", f"{session.instance} has open {session.open}, and votes for {session.votes}")
 
 
-def _is_true(problem: Problem, logs: Mapping[str, Log], record: Record) -> bool:
+def _is_true(problem: Problem, logs: Mapping[str, Log | Feed], record: Record) -> bool:
     """Returns whether a problem that the status names at rest is what has happened.
 
     A report that was under way for longer than a reconnect takes makes an error look younger than its session: the connector must
@@ -106,7 +106,12 @@ def _is_true(problem: Problem, logs: Mapping[str, Log], record: Record) -> bool:
 
 
 def status_violations(
-    status: GetStatusResponse, checkpoints: Sequence[Checkpoint], logs: Mapping[str, Log], record: Record, *, has_jumped: bool
+    status: GetStatusResponse,
+    checkpoints: Sequence[Checkpoint],
+    logs: Mapping[str, Log | Feed],
+    record: Record,
+    *,
+    has_jumped: bool,
 ) -> Iterator[Violation]:
     """Yields where the status of a gateway at rest differs from what has happened."""
     for problem in problems(status, THRESHOLD_MS, THRESHOLD_MS):

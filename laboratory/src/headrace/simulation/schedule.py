@@ -17,6 +17,13 @@ class SourcePlan:
     partitions: int
     prunes: bool = False
     """Whether its log deletes what is acknowledged."""
+    resumes: bool = False
+    """Whether it is a feed, which sends everything after a cursor, and never the same messages again."""
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is a log."""
+        return not self.redelivers and not self.resumes
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,13 @@ class QueryPlan:
     name: str
     sources: tuple[str, ...]
     sinks: tuple[str, ...]
+    tables: tuple[str, ...] = ()
+    """The sources that it reads to their present end before the others."""
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The sources that wait for the tables."""
+        return tuple(source for source in self.sources if self.tables and source not in self.tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +100,8 @@ class Conditions:
     """The probability that a process is held up at a point."""
     repeats: float = 0.0
     """The probability that a call of a planner arrives once more, at any gateway, and any time later."""
+    moved_cursors: float = 0.0
+    """The probability that a log moves its cursor, each time that it says that it has nothing to send."""
     clocks_s: tuple[float, ...] = ()
     """By how much the clock of each gateway is ahead in the beginning: hosts do not agree on the time."""
 
@@ -145,6 +161,19 @@ class Schedule:
         """Returns the queries that read a source."""
         return [query.name for query in self.queries if source in query.sources]
 
+    def bootstraps(self, query: QueryPlan) -> str | None:
+        """Returns what the engine's option of this name tells of the tables of a query; None if it has none.
+
+        A table waits for all partitions that its log has in the beginning.
+        """
+        held = [f"{source}/*" for source in query.waiting]
+        partitions = {source.name: source.partitions for source in self.sources}
+        tables = [
+            {"table": table, "streams": [f"{table}/*"], "held": held, "least_streams": partitions[table]}
+            for table in query.tables
+        ]
+        return json.dumps(tables) if tables else None
+
     def instances(self) -> list[str]:
         """Returns the names of all instances of sinks."""
         return [f"{sink.name}-{number}" for sink in self.sinks for number in range(sink.instances)]
@@ -184,7 +213,8 @@ class Schedule:
 
 
 def _query(document: dict[str, Any]) -> QueryPlan:
-    return QueryPlan(document["name"], tuple(document["sources"]), tuple(document["sinks"]))
+    names = (tuple(document.get(field, ())) for field in ("sources", "sinks", "tables"))
+    return QueryPlan(document["name"], *names)
 
 
 def _conditions(document: dict[str, Any]) -> Conditions:

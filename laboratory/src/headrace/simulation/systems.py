@@ -1,4 +1,4 @@
-"""The systems at both ends, which lose nothing when a connector is killed: logs, queues, and the storage of sinks."""
+"""The systems at both ends, which lose nothing when a connector is killed: logs, queues, feeds, and the storage of sinks."""
 
 import random
 from dataclasses import dataclass, field
@@ -90,6 +90,36 @@ class Queue:
     def unsettled(self) -> list[str]:
         """Returns the ids of the messages that are not acknowledged."""
         return [id_ for messages in self.messages.values() for id_, state in messages.items() if state != SETTLED]
+
+
+@dataclass
+class Feed:
+    """A change feed: it sends everything after a cursor, the number of a change, among other messages each time.
+
+    It deletes what is acknowledged.
+    """
+
+    name: str
+    changes: dict[str, list[str]] = field(default_factory=dict)
+    """The ids of the changes of each partition; the cursor after the first one is 1."""
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    """Up to which cursor each partition is acknowledged, and deleted."""
+    readings: int = 0
+    """How often a partition was opened."""
+    ended: set[str] = field(default_factory=set)
+
+    @property
+    def messages(self) -> dict[str, list[str]]:
+        """The changes of each partition."""
+        return self.changes
+
+    def add(self, partition: str) -> None:
+        """Adds a partition."""
+        self.changes[partition], self.acknowledged[partition] = [], 0
+
+    def append(self, partition: str, source: random.Random, max_bytes: int) -> None:
+        """Appends a change, which is small."""
+        self.changes[partition].append(f"{self.name}/{partition}|{len(self.changes[partition]) + 1}|")
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,8 @@ class _Reading:
             QueryFailed: A range ended early.
         """
         for each in self.left:
-            if each.end.epoch == 0 and each.end == each.batch_end and each.low < each.end.sequence:
+            must_arrive = each.end.epoch == 0 or each.batch_end.begin is not None
+            if must_arrive and each.end == each.batch_end and each.low < each.end.sequence:
                 raise QueryFailed(f"{each.stream}: the messages after {each.low} up to {each.end.sequence} did not arrive")
 
     def rows(self) -> list[bytes]:

@@ -19,7 +19,7 @@ from headrace.simulation import metrics, rest
 from headrace.simulation.calls import transport
 from headrace.simulation.checkpoint import Checkpoint
 from headrace.simulation.configuration import Configuration
-from headrace.simulation.connectors import PLANNED, AtLeastOnce, Idempotent, LogSource, QueueSource, TwoPhase
+from headrace.simulation.connectors import PLANNED, AtLeastOnce, FeedSource, Idempotent, LogSource, QueueSource, TwoPhase
 from headrace.simulation.driver import Driver
 from headrace.simulation.engine import Engine
 from headrace.simulation.faults import Faults
@@ -29,7 +29,7 @@ from headrace.simulation.oracle import Oracle
 from headrace.simulation.record import Record, Violation
 from headrace.simulation.roles import RESTART_S, Role
 from headrace.simulation.schedule import AT_LEAST_ONCE, IDEMPOTENT, TWO_PHASE, Schedule, SinkPlan
-from headrace.simulation.systems import Log, Queue, Storage
+from headrace.simulation.systems import Feed, Log, Queue, Storage
 
 LIVENESS_S = 90.0
 """Once faults have stopped, something must progress within this time, in virtual seconds, until everything is as it must be."""
@@ -42,6 +42,10 @@ SECOND_LOOK_S = 15.0
 have started again too lately for its session to stand."""
 LATE_CALL_S = 60.0
 """How long a gateway names a second driver after a call of a replaced run, in seconds."""
+TABLES_S = 2.0
+"""After how long, in seconds, the connector of a table starts at the latest: often after everything that waits for it."""
+MAX_ROWS = 5
+"""How many messages a partition of a table has at most before anything runs."""
 PRODUCTIONS = 10
 
 SINKS = {TWO_PHASE: TwoPhase, IDEMPOTENT: Idempotent, AT_LEAST_ONCE: AtLeastOnce}
@@ -79,14 +83,18 @@ class World:
         self.record = Record(self.loop, self._source("hiccups"), conditions.hiccups, traced=traced)
         self.loop.unhandled = self._unhandled
         self.network = Network(self.loop, self._source("network"), self.record.failed, self.record.passed, self.record.said)
-        self.logs = {plan.name: Log(plan.name, plan.prunes) for plan in schedule.sources if not plan.redelivers}
+        self.logs = {plan.name: Log(plan.name, plan.prunes) for plan in schedule.sources if plan.is_log}
         self.queues = {plan.name: Queue(plan.name) for plan in schedule.sources if plan.redelivers}
+        self.feeds = {plan.name: Feed(plan.name) for plan in schedule.sources if plan.resumes}
+        self._systems: dict[str, Log | Queue | Feed] = {**self.logs, **self.queues, **self.feeds}
         for plan in schedule.sources:
             for number in range(plan.partitions):
-                (self.queues if plan.redelivers else self.logs)[plan.name].add(str(number))
+                self._systems[plan.name].add(str(number))
+        self._tables = {table for query in schedule.queries for table in query.tables}
+        self._fill_tables()
         self.checkpoints = {query.name: Checkpoint(query.name, f"pipeline-{query.name}") for query in schedule.queries}
         self.storages = [Storage(plan.name, f"{plan.name}-{n}") for plan in schedule.sinks for n in range(plan.instances)]
-        self.oracle = Oracle(schedule, self.record, self.logs, self.queues, self.storages, self.checkpoints)
+        self.oracle = Oracle(schedule, self.record, self.logs, self.queues, self.feeds, self.storages, self.checkpoints)
         self.gateways: dict[str, Gateway] = {}
         self.observers: dict[Gateway, Observer] = {}
         self.configuration = Configuration(schedule)
@@ -126,7 +134,8 @@ class World:
         for name in self.schedule.gateway_names():
             yield role(name, self._play_gateway)
         for plan in self.schedule.sources:
-            yield role(plan.name, self._play_queue if plan.redelivers else self._play_log)
+            play = self._play_queue if plan.redelivers else self._play_feed if plan.resumes else self._play_log
+            yield role(plan.name, play)
         for storage in self.storages:
             yield role(storage.instance, self._play_sink)
         for query in self.schedule.queries:
@@ -154,11 +163,16 @@ class World:
         self._spawn(role, process, play())
 
     def _play_log(self, role: Role, process: Process) -> None:
-        source = LogSource(self.record, self.oracle, self.logs[role.name], self._source(process.name))
+        moved_cursors = self._conditions.moved_cursors
+        source = LogSource(self.record, self.oracle, self.logs[role.name], self._source(process.name), moved_cursors)
         self._serve(role, process, source, f"{role.name}-0")
 
     def _play_queue(self, role: Role, process: Process) -> None:
         source = QueueSource(self.record, self.oracle, self.queues[role.name], self._source(process.name), process)
+        self._serve(role, process, source, f"{role.name}-0")
+
+    def _play_feed(self, role: Role, process: Process) -> None:
+        source = FeedSource(self.record, self.oracle, self.feeds[role.name], self._source(process.name))
         self._serve(role, process, source, f"{role.name}-0")
 
     def _play_sink(self, role: Role, process: Process) -> None:
@@ -199,8 +213,10 @@ class World:
         self._spawn(role, process, play())
 
     def _play_driver(self, role: Role, process: Process) -> None:
+        query = next(query for query in self.schedule.queries if query.name == role.name)
         engine = Engine(
-            query=next(query for query in self.schedule.queries if query.name == role.name),
+            query=query,
+            bootstraps=self.schedule.bootstraps(query),
             checkpoint=self.checkpoints[role.name],
             conditions=self._conditions,
             network=self.network,
@@ -237,7 +253,7 @@ class World:
         """Lets everything happen, and checks that all of it ends well."""
         begin = self._source("begin")
         for role in self.roles.values():
-            role.start_after(begin.random() * 0.3)
+            role.start_after(begin.random() * (TABLES_S if role.name in self._tables else 0.3))
         self.faults.arm()
         await self._produce()
         await asyncio.sleep(max(0.0, START_S + self._conditions.fault_s - self.loop.now))
@@ -270,7 +286,8 @@ class World:
         has_jumped = any(fault.kind == "clock" for fault in self.schedule.faults)
         gateway = self.gateways[self.network.address]
         status = await snapshot(gateway)
-        told = rest.status_violations(status, list(self.checkpoints.values()), self.logs, self.record, has_jumped=has_jumped)
+        ends: dict[str, Log | Feed] = {**self.logs, **self.feeds}
+        told = rest.status_violations(status, list(self.checkpoints.values()), ends, self.record, has_jumped=has_jumped)
         observed = await self.observers[gateway].current()
         found = metrics.violations(
             metrics.Metrics(observed),
@@ -287,10 +304,18 @@ class World:
         passive = [other for other in self.gateways.values() if other is not gateway]
         return [*rest.violations(gateway, self.storages), *told, *found, *rest.passive_violations(passive)]
 
+    def _fill_tables(self) -> None:
+        """Lets tables have messages before anything runs: these must be read first."""
+        source = self._source("tables")
+        for name in sorted(self._tables):
+            for partition in self.logs[name].messages:
+                for _ in range(source.randint(0, MAX_ROWS)):
+                    self.logs[name].append(partition, source, self._conditions.message_bytes)
+
     async def _produce(self) -> None:
         """Produces the messages, in a few portions."""
         source, conditions = self._source("produce"), self._conditions
-        systems: list[Log | Queue] = [*self.logs.values(), *self.queues.values()]
+        systems = list(self._systems.values())
         left = conditions.messages
         for portion in range(PRODUCTIONS, 0, -1):
             for _ in range(left // portion):
@@ -301,3 +326,5 @@ class World:
         if conditions.ends:
             for log in self.logs.values():
                 log.ended |= {partition for partition in list(log.messages) if source.random() < 0.5}
+            for feed in self.feeds.values():
+                feed.ended |= {partition for partition in feed.changes if source.random() < 0.5}

@@ -120,6 +120,16 @@ def gateway(*options: str, module: Sequence[str] = GATEWAY) -> Iterator[RunningG
             process.wait(STOP_S)
 
 
+def end(process: "subprocess.Popen[Any]") -> None:
+    """Has a process terminate, and kills it if it does not end in time."""
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def sink_command(address: str, folder: Path, form: str = "lines") -> list[str]:
     """Returns the command of the bundled two-phase file sink, named `bench`; by default, it writes lines."""
     options = ["--path", str(folder), "--sink", "bench", "--format", form, "--gateway", address]

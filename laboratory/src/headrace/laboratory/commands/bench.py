@@ -10,6 +10,7 @@ import click
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.bench import operate_names
 from headrace.laboratory.commands.bench_parts import (
+    BRIDGE_PARTS,
     CLUSTER_PARTS,
     CONNECTORS_PARTS,
     CORE_PARTS,
@@ -39,10 +40,14 @@ def bench() -> None:
       headrace bench connectors --only kafka_drain
       headrace bench cluster
       headrace bench data
+      headrace bench bridge
       headrace bench operate
       headrace bench sdks
       headrace bench profile
     """
+
+
+_kafka = click.option("--kafka", metavar="HOST:PORT", help="A running Kafka.  [default: the one of `make brokers`]")
 
 
 def _benchmark(parts: tuple[str, ...]) -> Callable[[Callable[..., None]], click.Command]:
@@ -56,7 +61,7 @@ def _benchmark(parts: tuple[str, ...]) -> Callable[[Callable[..., None]], click.
                 metavar="PART",
                 multiple=True,
                 type=click.Choice(parts),
-                help=f"Run only this part, one of {', '.join(parts)}; can be repeated.",
+                help=f"Run only this part, one of {', '.join(parts)}. Repeatable.",
             ),
             click.option(
                 "--quick", is_flag=True, help="Shorter runs, to check that everything works; do not quote their figures."
@@ -155,7 +160,7 @@ def pipelines(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, lo
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder with the jars of Spark's Kafka source.  [default: fetched from Maven Central]",
 )
-@click.option("--kafka", metavar="HOST:PORT", help="A running Kafka.  [default: the one of `make brokers`]")
+@_kafka
 @click.option("--nats", metavar="URL", help="A running NATS with JetStream.  [default: the one of `make brokers`]")
 @click.option("--rabbitmq", metavar="URL", help="A running RabbitMQ.  [default: the one of `make brokers`]")
 @_benchmark(CONNECTORS_PARTS)
@@ -214,7 +219,7 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
 
 
 @_benchmark(DATA_PARTS)
-@click.option("--keys", type=click.IntRange(1), help="The number of keys of the part spill.  [default: 1000000]")
+@click.option("--keys", type=click.IntRange(1), metavar="N", help="The number of keys of the part spill.  [default: 1000000]")
 def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, keys: int | None) -> None:
     """Measure blocks of JSON and Avro as columns, lakes, files of the past, and states beyond memory.
 
@@ -229,6 +234,29 @@ def data(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, keys: i
     from headrace.laboratory.bench.data.run import run
 
     report("headrace bench data", partial(run, keys=keys), parts or DATA_PARTS, quick, as_json, fail, whole=not parts)
+
+
+@_benchmark(BRIDGE_PARTS)
+@_kafka
+def bridge(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, kafka: str | None) -> None:
+    """Measure Debezium in the bridge to Kafka Connect, compared to its own engine and to a worker of Connect.
+
+    It builds the bridge of a checkout, and starts a PostgreSQL of its own. Debezium's engine gives its records to a consumer that
+    only counts; a standalone worker writes them to Kafka, and is left out if there is none. The time from a change to its commit
+    is compared to a nearly empty micro-batch of Spark's own. Takes less than ten minutes, the first time longer because of the
+    build. Progress goes to standard error.
+
+    \b
+    Example:
+      headrace bench bridge --only debezium_stream
+    """
+    from headrace.laboratory.bench.bridge.programs import ProgramsMissing
+    from headrace.laboratory.bench.bridge.run import run
+
+    try:
+        report("headrace bench bridge", partial(run, kafka=kafka), parts or BRIDGE_PARTS, quick, as_json, fail, whole=not parts)
+    except ProgramsMissing as error:
+        raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
 
 @click.option("--list", "lists", is_flag=True, help="Print the names for --only, and run nothing.")
@@ -302,6 +330,7 @@ def _list(as_json: bool) -> None:
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
+    metavar="MINUTES",
     help="Instead of the speed, measure for this long whether memory grows at a steady rate.",
 )
 @_benchmark(SDKS_PARTS)

@@ -17,6 +17,8 @@ PIPELINES_PARTS = (
     "computed_key",
     "without_shuffle",
     "join_as_of",
+    "interval_join",
+    "hot_key",
     "map_async",
     "top_n",
     "quantile",
@@ -45,7 +47,19 @@ CONNECTORS_PARTS = (
 LIBRDKAFKA_PARTS = ("kafka_librdkafka_drain", "kafka_librdkafka_sink", "kafka_librdkafka_real_time")
 """The parts that need the extra kafka-librdkafka, and without it only run if --only names them, to say what to install."""
 SDKS_PARTS = (*LANGUAGES, "core_baseline")
-DATA_PARTS = ("json_decode", "avro_decode", "lake_parquet", "lake_delta", "lake_iceberg", "history", "spill")
+DATA_PARTS = (
+    "json_decode",
+    "avro_decode",
+    "avro_objects",
+    "avro_class_columns",
+    "lake_parquet",
+    "lake_delta",
+    "lake_iceberg",
+    "history",
+    "state_query",
+    "spill",
+)
+BRIDGE_PARTS = ("debezium_snapshot", "debezium_stream", "bridge_rss_mb", "change_to_commit")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
 
 

@@ -13,10 +13,15 @@ from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, ProgramCom
 
 @click.command(cls=ProgramCommand)
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True, help="Duration of the run."
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MINUTES",
+    default=10.0,
+    show_default=True,
+    help="Duration of the run.",
 )
 @click.option("--seed", type=int, metavar="N", help="Seed of the kills, to repeat a run.  [default: random]")
-@click.option("--master", default="local-cluster[2,1,1024]", show_default=True, help="Spark's master.")
+@click.option("--master", metavar="URL", default="local-cluster[2,1,1024]", show_default=True, help="Spark master URL.")
 @keep_option
 @json_option()
 @verbose_option

@@ -69,7 +69,14 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
 
 
 @demo.command("market-spread")
-@click.option("--messages", type=click.IntRange(1), default=2_000_000, show_default=True, help="Number of quotes, and of orders.")
+@click.option(
+    "--messages",
+    type=click.IntRange(1),
+    metavar="N",
+    default=2_000_000,
+    show_default=True,
+    help="Number of quotes, and of orders.",
+)
 @keep_option
 @json_option()
 @verbose_option

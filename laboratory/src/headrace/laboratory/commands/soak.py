@@ -18,7 +18,12 @@ _MAX_WARM_UP_MIN = 10.0
 
 @click.command(cls=ProgramCommand)
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, help="Duration of the run."
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MINUTES",
+    default=30.0,
+    show_default=True,
+    help="Duration of the run.",
 )
 @click.option(
     "--warm-up",
@@ -27,11 +32,18 @@ _MAX_WARM_UP_MIN = 10.0
     help="Initial time that is not measured.  [default: a third of the run, at most 10]",
 )
 @click.option(
-    "--bound", type=click.FloatRange(min=0), default=8.0, show_default=True, help="Maximum growth of a process, in MB per hour."
+    "--bound",
+    type=click.FloatRange(min=0),
+    metavar="MB",
+    default=8.0,
+    show_default=True,
+    help="The most by which a process may grow in an hour.",
 )
-@click.option("--rate", type=click.FloatRange(min=1), default=2000.0, show_default=True, help="Messages per second.")
-@click.option("--keys", type=click.IntRange(1), default=10_000, show_default=True, help="Number of keys with a state.")
-@click.option("--master", default="local[2]", show_default=True, help="Spark master URL, on this machine.")
+@click.option("--rate", type=click.FloatRange(min=1), metavar="N", default=2000.0, show_default=True, help="Messages per second.")
+@click.option(
+    "--keys", type=click.IntRange(1), metavar="N", default=10_000, show_default=True, help="Number of keys with a state."
+)
+@click.option("--master", metavar="URL", default="local[2]", show_default=True, help="Spark master URL, on this machine.")
 @keep_option
 @json_option()
 @verbose_option

@@ -14,7 +14,7 @@ from itertools import combinations
 from statistics import median, median_low
 
 BLOCKS = 24
-FEWEST_BLOCKS = 8
+MIN_BLOCKS = 8
 """With fewer blocks, not even a straight rising line is significant."""
 CONFIDENCE = 0.999
 _QUANTILE = 3.291
@@ -58,7 +58,7 @@ def fit(times_s: Sequence[float], values: Sequence[float]) -> Slope | None:
         values: The measurements.
     """
     blocks = _blocks(times_s, values)
-    if len(blocks) < FEWEST_BLOCKS:
+    if len(blocks) < MIN_BLOCKS:
         return None
     slopes = sorted((v2 - v1) / (t2 - t1) * _HOUR_S for (t1, v1), (t2, v2) in combinations(blocks, 2))
     count = len(blocks)

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.queries import headrace, rows
-from headrace.laboratory.bench.rig import STOP_S, RunningGateway, gateway, python, wait_for
+from headrace.laboratory.bench.rig import RunningGateway, end, gateway, python, wait_for
 from headrace.laboratory.bench.sink import to_headrace
 from headrace.laboratory.bench.sources import quantile_ms
 
@@ -86,11 +86,7 @@ def connector(broker: System, place: str, source: str, gateway: str) -> Iterator
     try:
         yield psutil.Process(process.pid)
     finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_S)
-        process.kill()
-        process.wait()
+        end(process)
 
 
 def last_committed(query: StreamingQuery) -> float:

@@ -22,7 +22,7 @@ from headrace.pipelines import Pipeline
 _COLUMNS = pa.schema([("value", pa.binary()), ("event_time", pa.timestamp("us", tz="UTC"))])
 _MESSAGES, _QUICK_MESSAGES = 2_000_000, 20_000
 _FILES = 4
-_ROUNDS, _QUICK_ROUNDS = 4, 1
+_ROUNDS, _QUICK_ROUNDS = 3, 1
 _MAX_S = 900
 _Query = Callable[[SparkSession, str, Path, Path], AbstractContextManager[StreamingQuery]]
 

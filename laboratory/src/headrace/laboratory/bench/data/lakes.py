@@ -21,7 +21,7 @@ from headrace.pipelines import Pipeline
 
 _COLUMNS = pa.schema([("value", pa.binary()), ("sequence", pa.int64())])
 _MESSAGES, _QUICK_MESSAGES = 2_000_000, 20_000
-_ROUNDS, _QUICK_ROUNDS = 4, 1
+_ROUNDS, _QUICK_ROUNDS = 3, 1
 _WORDS = 200_000
 _TARGET = 0.9
 _MAX_S = 900.0

@@ -4,6 +4,7 @@ import io
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,22 @@ AVRO_SCHEMA = {
         {"name": "note", "type": ["null", "string"]},
     ],
 }
+
+
+@dataclass
+class Order:
+    """The same as a class."""
+
+    id: str
+    customer: str
+    amount: float
+    quantity: int
+    country: str
+    express: bool
+    created: int
+    note: str | None
+
+
 _BEGIN_MS = 1_700_000_000_000
 
 

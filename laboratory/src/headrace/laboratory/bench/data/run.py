@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.laboratory.bench.data.orders import AVRO_SCHEMA, COLUMNS, avro_payloads, json_payloads
+from headrace.laboratory.bench.data.orders import AVRO_SCHEMA, COLUMNS, Order, avro_payloads, json_payloads
 from headrace.laboratory.bench.figures import Figure, Progress, itself, machine, measured
 
 _VALUES = 16_384
@@ -82,6 +82,32 @@ def avro_decode(quick: bool) -> Iterator[Figure]:
     )
 
 
+def avro_objects(quick: bool) -> Iterator[Figure]:
+    """Avro in objects of a dataclass by columns, compared to msgspec's making of each from the dict of fastavro."""
+    from headrace.pipelines.formats import avro
+
+    payloads, decode = avro_payloads(_VALUES), avro(AVRO_SCHEMA, Order).decoder()
+    rounds = _QUICK_ROUNDS if quick else _ROUNDS
+    yield from _compared(
+        "avro_objects", lambda: len(decode.at_once(payloads) or ()), lambda: len(list(map(decode, payloads))), rounds
+    )
+
+
+def avro_class_columns(quick: bool) -> Iterator[Figure]:
+    """Avro in the columns of a dataclass at once, compared to columns of objects that are read one by one."""
+    from headrace.pipelines.formats import Format, avro
+
+    form = avro(AVRO_SCHEMA, Order)
+    payloads, at_once, one_by_one = avro_payloads(_VALUES), form.columns(), Format.columns(form)
+    rounds = _QUICK_ROUNDS if quick else _ROUNDS
+    yield from _compared(
+        "avro_class_columns",
+        lambda: at_once.read(payloads).batch.num_rows,
+        lambda: one_by_one.read(payloads).batch.num_rows,
+        rounds,
+    )
+
+
 def _lake(format: str, quick: bool) -> Iterator[Figure]:
     """Messages in a table, compared to Spark's own file sink."""
     from headrace.laboratory.bench.data.lakes import lake  # Spark, which the other parts do not need
@@ -96,6 +122,13 @@ def _history(quick: bool) -> Iterator[Figure]:
     return history(quick)
 
 
+def _state_query(quick: bool) -> Iterator[Figure]:
+    """The state of one key of many."""
+    from headrace.laboratory.bench.data.state_query import state_query  # stages of Spark, which the other parts do not need
+
+    return state_query(quick)
+
+
 def _spill(keys: int | None, quick: bool) -> Iterator[Figure]:
     """States of many keys with little memory, compared to all of them in memory."""
     from headrace.laboratory.bench.data.spill import spill  # stages of Spark, which the other parts do not need
@@ -106,16 +139,19 @@ def _spill(keys: int | None, quick: bool) -> Iterator[Figure]:
 PARTS: Mapping[str, Callable[[bool], Iterator[Figure]]] = {
     "json_decode": json_decode,
     "avro_decode": avro_decode,
+    "avro_objects": avro_objects,
+    "avro_class_columns": avro_class_columns,
     "lake_parquet": partial(_lake, "parquet"),
     "lake_delta": partial(_lake, "delta"),
     "lake_iceberg": partial(_lake, "iceberg"),
     "history": _history,
+    "state_query": _state_query,
     "spill": partial(_spill, None),
 }
 
 
 def _compared(
-    name: str, columns: Callable[[], int], one_by_one: Callable[[], int], rounds: int, times: float
+    name: str, columns: Callable[[], int], one_by_one: Callable[[], int], rounds: int, times: float | None = None
 ) -> Iterator[Figure]:
     """Yields the rate of both, and their ratio; in turns, so that both have the same neighbours."""
     of_columns, of_values = list[float](), list[float]()
@@ -124,7 +160,9 @@ def _compared(
         of_values.append(_rate(one_by_one))
     fastest, usual = max(of_columns), max(of_values)
     yield Figure(f"{name}.values_s", fastest, "values/s", usual)
-    yield Figure(f"{name}.ratio", fastest / usual, "times", target=f">= {times:g}", met=fastest / usual >= times)
+    ratio = fastest / usual
+    target, met = ("", None) if times is None else (f">= {times:g}", ratio >= times)
+    yield Figure(f"{name}.ratio", ratio, "times", target=target, met=met)
     yield from itself(f"{name}.values_s", of_columns, "values/s")
 
 

@@ -27,7 +27,7 @@ _DEADLINE_S = 900.0
 """Two drivers start beside each other, perhaps on two busy cores. No figure contains that."""
 _STOPS_WITHIN_S = 60.0
 _APPLICATION, _PROGRAM, _SINK = "totals", "prices", "counts"
-_FEWEST_DESCRIPTORS = 200
+_MIN_DESCRIPTORS = 200
 """Enough for everything but Spark's JVM."""
 _IN_USE = 4
 """Descriptors that the supervisor has in use as long as it runs."""
@@ -225,7 +225,7 @@ class _Deployed:
             folder.mkdir(parents=True)
         (self.folder / "in" / "lines.txt").write_text("one\n")
         (self.folder / "deploy.toml").write_text(_DEPLOYMENT.format(listen=self.address, http=self.http))
-        (self.folder / "app.py").write_text(_APP.format(few=str(self.few_descriptors), most=_FEWEST_DESCRIPTORS))
+        (self.folder / "app.py").write_text(_APP.format(few=str(self.few_descriptors), most=_MIN_DESCRIPTORS))
         names = {"lacks_price": str(self.lacks_price), "begun": str(self._begun), "checkpoint": str(self.folder / "prices")}
         (self.folder / "prices.py").write_text(_PRICES.format(**names))
         self.options.write_text("")

@@ -104,8 +104,9 @@ def real_time_rates(plotted: Series, spark: SparkSession, say: Say, quick: bool)
 
 def stateless(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     """A plain query from the source to the sink, without an application."""
-    p50, _ = _shown(plotted, say, "stateless", _stateless(spark, _pace(RATE, quick, seconds=25)))
+    p50, p99 = _shown(plotted, say, "stateless", _stateless(spark, _pace(RATE, quick, seconds=25)))
     yield Figure("stateless_p50", p50, "ms")
+    yield Figure("stateless_p99", p99, "ms")
 
 
 def curves(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:

@@ -117,7 +117,7 @@ def spark_part(
         "arriving", sql.sum("messages").alias("messages")
     )
     with tempfile.TemporaryDirectory() as checkpoint, discarding(plan, arriving, checkpoint, "leaving") as query:
-        found = _ran(query, sizes, after)
+        found = ran(query, sizes, after)
     arrived = sum(metrics["arriving"] for _, metrics in found)
     batches = [batch for batch, _ in found]
     results = sum(batch.results for batch in batches)
@@ -183,17 +183,22 @@ def _counted(frame: DataFrame) -> DataFrame:
     return frame.observe("leaving", sql.count("*").alias("messages"))
 
 
+def run_counted(frame: DataFrame, sizes: Sequence[int]) -> list[Batch]:
+    """Runs a frame of new results into Spark's noop sink until every micro-batch is done. Returns each."""
+    return [batch for batch, _ in _run(_counted(frame), sizes, "append")]
+
+
 def _run(frame: DataFrame, sizes: Sequence[int], mode: str) -> list[tuple[Batch, dict[str, int]]]:
     """Runs a frame into Spark's noop sink until every micro-batch is done. Returns each with its observed metrics."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", checkpoint).start()
         try:
-            return _ran(query, sizes)
+            return ran(query, sizes)
         finally:
             query.stop()
 
 
-def _ran(
+def ran(
     query: StreamingQuery, sizes: Sequence[int], after: Callable[[int], None] | None = None
 ) -> list[tuple[Batch, dict[str, int]]]:
     """Waits until every micro-batch is done. Returns each with its observed metrics."""

@@ -15,7 +15,8 @@ from headrace.laboratory.bench.pipelines.end_to_end import (
     market_spread_end_to_end,
     word_count_200k_end_to_end,
 )
-from headrace.laboratory.bench.pipelines.meetings import join_as_of, map_async_part, quantile_part, top_n_part
+from headrace.laboratory.bench.pipelines.intervals import interval_join
+from headrace.laboratory.bench.pipelines.meetings import hot_key, join_as_of, map_async_part, quantile_part, top_n_part
 from headrace.laboratory.bench.pipelines.peers import peers
 from headrace.laboratory.bench.pipelines.rates import (
     computed_key,
@@ -42,6 +43,8 @@ PARTS: dict[str, SizedPart] = {
     "computed_key": computed_key,
     "without_shuffle": without_shuffle,
     "join_as_of": join_as_of,
+    "interval_join": interval_join,
+    "hot_key": hot_key,
     "map_async": map_async_part,
     "top_n": top_n_part,
     "quantile": quantile_part,

@@ -34,6 +34,9 @@ class Sizes:
         curve_states: The curve's numbers of keys that all exist before the micro-batches that count.
         meeting_messages: Messages in each run of a join, a window or async calls alone.
         meeting_rounds: The number of these runs, in turns with what they are compared with.
+        interval_messages: Messages in a micro-batch of an interval join, of both streams.
+        interval_batches: Micro-batches that count.
+        interval_rounds: The number of runs of Spark's own join.
         peer_messages: Messages that a peer takes.
     """
 
@@ -61,6 +64,9 @@ class Sizes:
     curve_states: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
     meeting_messages: int = 400_000
     meeting_rounds: int = 6
+    interval_messages: int = 200_000
+    interval_batches: int = 5
+    interval_rounds: int = 3
     peer_messages: int = 2_000_000
 
 
@@ -77,6 +83,9 @@ SHORT = replace(
     batch_against_200k=50_000,
     meeting_messages=100_000,
     meeting_rounds=4,
+    interval_messages=100_000,
+    interval_batches=3,
+    interval_rounds=1,
 )
 QUICK = Sizes(
     loop_messages=100_000,
@@ -103,5 +112,8 @@ QUICK = Sizes(
     curve_states=(1_000, 10_000),
     meeting_messages=20_000,
     meeting_rounds=1,
+    interval_messages=10_000,
+    interval_batches=2,
+    interval_rounds=1,
     peer_messages=100_000,
 )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from html import escape
 
 _WIDTH, _ROW, _TOP = 1200, 17, 30
-_LEAST = 0.0015
+_MIN_SHARE = 0.0015
 """Functions with a smaller share of the whole are left out."""
 _CHARACTER = 6.4
 _COLOURS = ("#f2a65a", "#eec170", "#f58549", "#f7b267", "#f4845f", "#f9c784")
@@ -35,7 +35,7 @@ def svg(title: str, stacks: Mapping[tuple[str, ...], float], per: float, unit: s
             node = node.children.setdefault(name, _Node())
             node.seconds += seconds
     whole = root.seconds or 1.0
-    height = _TOP + _ROW * (_depth(root, _LEAST * whole) + 1)
+    height = _TOP + _ROW * (_depth(root, _MIN_SHARE * whole) + 1)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="monospace" font-size="11">'
         f"<title>{escape(title)}</title>"
@@ -45,7 +45,7 @@ def svg(title: str, stacks: Mapping[tuple[str, ...], float], per: float, unit: s
     def draw(node: _Node, left: float, row: int) -> None:
         for name, child in sorted(node.children.items()):
             width = child.seconds / whole * _WIDTH
-            if child.seconds >= _LEAST * whole:
+            if child.seconds >= _MIN_SHARE * whole:
                 told = f"{name}: {child.seconds / per * 1e6:.3f} us/{unit}, {100 * child.seconds / whole:.1f} %"
                 parts.append(_box(name, told, left, _TOP + row * _ROW, width))
                 draw(child, left, row + 1)

@@ -22,7 +22,7 @@ FOLDER = "HEADRACE_PROFILE_FOLDER"
 """The environment variable for where each process writes its samples."""
 TICK_S = 0.005
 LOOKS_EVERY_S = 0.01
-_LEAST_S = 0.002
+_MIN_USED_S = 0.002
 """How much the process has used when it is worth a look: a look at a process that waits would be most of what it uses."""
 WRITES_EVERY_S = 0.25
 _MAX_DEPTH = 80
@@ -83,7 +83,7 @@ class Sampler:
 
     def _look(self) -> None:
         used_by_all = time.process_time()
-        if used_by_all - self._used_by_all < _LEAST_S:
+        if used_by_all - self._used_by_all < _MIN_USED_S:
             return
         self._used_by_all = used_by_all
         frames, own = sys._current_frames(), threading.get_ident()

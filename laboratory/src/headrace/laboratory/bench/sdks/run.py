@@ -29,6 +29,8 @@ _TIMES_PYTHON = {"go": 3.0, "java": 3.0, "rust": 3.0, "typescript": 1.5}
 _OF_CORE = 0.25
 _LATENCY_S = 15.0
 """About how long the latency of a language takes, in seconds, once."""
+_FIRST_ROUND_S = 240.0
+"""For how long programs begin their first run even if the benchmark has no time left, in seconds."""
 _READS_EVERY_S = 0.05
 """As often as Spark begins a small micro-batch, so that messages cause the gateway's work, and not many reads."""
 _SATURATED_CORES = 0.9
@@ -65,45 +67,54 @@ def run(parts: Sequence[str], quick: bool, say: Progress, *, minutes: float | No
 
 
 def _speeds(commands: dict[str, list[str]], quick: bool, say: Progress, *, with_core: bool) -> Iterator[Figure]:
-    """Runs the programs in turns, as fast as the gateway accepts their messages. Yields each figure after each round."""
+    """Runs the programs in turns, as fast as the gateway accepts their messages. Yields a program's figures after each run."""
     found: dict[str, list[Measured]] = defaultdict(list)
     baselines: list[float] = []
     spark = session(quick_start=quick) if with_core else None
-    took_s = 0.0
+    took_s, first_ends = 0.0, time.monotonic() + _FIRST_ROUND_S
     for number in range(1 if quick else _ROUNDS):
-        # What remains is for the latencies. The first round is due even if the programs were long to build.
+        # What remains is for the latencies.
         if number and not say.begins(f"round {number + 1}", takes_s=took_s + (len(commands) + 1) * _LATENCY_S):
             break
         begun = time.monotonic()
         say(f"round {number + 1} ...")
         for name, language, count, arguments in _runs(list(commands), quick):
+            # The first round is due however long the builds have taken, but may take too long itself.
+            if time.monotonic() > first_ends and not number and not say.begins(name):
+                continue
             one = measure(language, commands[language], count, *arguments, every_s=_READS_EVERY_S)
             found[name].append(one)
             say(
                 f"  {name}: {one.rate:,.0f} messages/s, {one.cpu_us:.2f} us of CPU each; "
                 f"the gateway used {one.gateway_cores:.2f} cores, the far end {one.far_end_cores:.2f}"
             )
+            yield from _figures(name, found[name], found.get("python_messages"))
+            yield from itself(name, [one.rate for one in found[name]], "messages/s")
         if spark is not None:
             baselines.append(inprocess_rate(spark, _MICRO_BATCH, 2 if quick else 5))
             say(f"  {CORE}: {baselines[-1]:,.0f} messages/s")
-        core = statistics.median(baselines) if baselines else None
-        python = found.get("python_messages")
-        for name, several in found.items():
-            yield from _figures(name, several, python, core)
-            yield from itself(name, [one.rate for one in several], "messages/s")
+            if python := found.get("python_messages"):
+                yield _of_core(statistics.median(one.rate for one in python), statistics.median(baselines))
         took_s = time.monotonic() - begun
 
 
 def _runs(languages: Sequence[str], quick: bool) -> Iterator[tuple[str, str, int, list[str]]]:
     """Yields the name, language, number of messages and arguments of each run of a round."""
     share = _QUICK if quick else 1
-    if "python" in languages:
-        yield "python_batches", "python", _MESSAGES_IN_BATCHES // share, ["--batches"]
+    # Single messages of Python come first, since all others are compared with them.
     for language in languages:
         yield f"{language}_messages", language, _MESSAGES[language] // share, []
+    if "python" in languages:
+        yield "python_batches", "python", _MESSAGES_IN_BATCHES // share, ["--batches"]
 
 
-def _figures(name: str, several: Sequence[Measured], python: Sequence[Measured] | None, core: float | None) -> Iterator[Figure]:
+def _of_core(rate: float, core: float) -> Figure:
+    """Returns the rate of single messages in Python, against the same query without a connector and a gateway."""
+    target, met = f">= {_OF_CORE:g} of the core baseline", rate >= _OF_CORE * core
+    return Figure("python_messages_of_core", rate, "messages/s", core, target, met)
+
+
+def _figures(name: str, several: Sequence[Measured], python: Sequence[Measured] | None) -> Iterator[Figure]:
     """Yields the figures of all runs of one kind, against the figures of single messages in Python."""
     language = name.partition("_")[0]
     rate, cpu, busy = (
@@ -118,10 +129,6 @@ def _figures(name: str, several: Sequence[Measured], python: Sequence[Measured] 
     yield Figure(name, rate, "messages/s", of_python, target, met)
     yield Figure(f"{name}_cpu", cpu, "us", cpu_of_python)
     yield Figure(f"{name}_gateway", busy, "cores")
-    if several is python and core is not None:
-        yield Figure(
-            f"{name}_of_core", rate, "messages/s", core, f">= {_OF_CORE:g} of the core baseline", rate >= _OF_CORE * core
-        )
     if name.endswith("_messages"):
         yield Figure(f"{language}_rss", max(one.peak_mb for one in several), "MB")
 
@@ -136,6 +143,5 @@ def _latencies(commands: dict[str, list[str]], quick: bool, say: Progress) -> It
             one = measure(language, command, RATE * (2 if quick else _SECONDS), str(RATE))
             found[language].append(one.result["ack_p50_ms"])
             say(f"  {language}: acknowledged after {found[language][-1]:.1f} ms (p50) at {RATE:,} messages/s")
-        python = statistics.median(found["python"]) if "python" in found else None
-        for language, latencies in found.items():
-            yield Figure(f"{language}_ack_p50", statistics.median(latencies), "ms", python if language != "python" else None)
+            python = statistics.median(found["python"]) if "python" in found and language != "python" else None
+            yield Figure(f"{language}_ack_p50", statistics.median(found[language]), "ms", python)

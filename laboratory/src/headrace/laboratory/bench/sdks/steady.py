@@ -19,7 +19,7 @@ RATE = 5_000
 BOUND_MB_PER_HOUR = 8.0
 _WARM_UP_SHARE = 1 / 3
 _SAMPLES = 1200
-_SHORTEST_S = 0.25
+_MIN_PAUSE_S = 0.25
 _SAY_EVERY_S = 15.0
 
 
@@ -37,7 +37,7 @@ def steady(commands: Mapping[str, Sequence[str]], seconds: float, say: Say) -> I
         for far_end in far_ends:
             far_end.add_done_callback(lambda _: over.set())
         # The first program to end, or to fail, ends the measurement.
-        while not over.wait(max(_SHORTEST_S, seconds / _SAMPLES)):
+        while not over.wait(max(_MIN_PAUSE_S, seconds / _SAMPLES)):
             now = time.monotonic() - began
             memories = {pid: (name, memory) for pid, name in pids.items() if (memory := memory_of(pid)) is not None}
             record.note(now, memories)
