@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--machine-seconds", type=float, default=30.0, help="how long each model-based machine runs, about")
     # The same in each run, so that one that fails tells of a change. `make test-all` takes another one each time.
     parser.addoption("--machine-seed", default="00000001", help="what machines do; 00000001 by default")
+    parser.addoption("--orders", type=int, default=3_000, help="how many orders the example `enrichment` is tested with")
     parser.addoption("--shard", type=_shard, default=(1, 1), metavar="I/N", help="of the pairs, take the I-th of N parts")
 
 

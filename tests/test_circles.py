@@ -61,6 +61,7 @@ JAVA = (
     "sdk/examples/java-jdbc",
     "engine/java",
     "bridges/kafka-connect",
+    "bridges/kafka-connect/benchmarks",
 )
 
 
@@ -165,6 +166,9 @@ def test_no_project_is_left_out() -> None:
         "sdk/java/bom",
         "sdk/java/protocol",
         "sdk/rust/stubs",
+        "bridges/kafka-connect/plugins/debezium-jdbc",
+        "bridges/kafka-connect/presets/debezium-mariadb",
+        "bridges/kafka-connect/presets/debezium-mysql",
         "bridges/kafka-connect/presets/debezium-postgresql",
     }
     assert projects - without_code == {*JAVA, *RUST}

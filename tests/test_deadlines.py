@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-LEAST_S = 60.0
+MIN_DEADLINE_S = 60.0
 WAITS = {"asyncio.timeout": 0, "asyncio.wait_for": 1}
 """Functions that raise an error when time is over, with the place of the seconds among their arguments."""
 ENDS = {"communicate", "join", "result", "wait"}
@@ -46,7 +46,7 @@ def short(source: str) -> Iterator[str]:
     def is_short(given: ast.expr, least_s: float) -> bool:
         value = constants.get(given.id) if isinstance(given, ast.Name) else given
         seconds = value.value if isinstance(value, ast.Constant) else None
-        return type(seconds) in (int, float) and least_s <= seconds < LEAST_S  # type: ignore[operator]
+        return type(seconds) in (int, float) and least_s <= seconds < MIN_DEADLINE_S  # type: ignore[operator]
 
     for node in ast.walk(module):
         given: list[ast.expr] = []

@@ -16,7 +16,21 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from scripts.brokers import S3, Broker, Cluster, Hdfs, Kafka, KafkaNode, Nats, NatsNode, PostgreSQL, RabbitMQ, RabbitMQ4, Registry
+from scripts.brokers import (
+    S3,
+    Broker,
+    Catalog,
+    Cluster,
+    Hdfs,
+    Kafka,
+    KafkaNode,
+    Nats,
+    NatsNode,
+    PostgreSQL,
+    RabbitMQ,
+    RabbitMQ4,
+    Registry,
+)
 from tests.absent import absent
 from tests.brokers.network import FaultyNetwork
 
@@ -97,6 +111,12 @@ def s3(brokers_folder: Path, pytestconfig: pytest.Config) -> S3:
 def registry(brokers_folder: Path, pytestconfig: pytest.Config) -> Registry:
     """A schema registry; `url` is the address of Confluent's API."""
     return start_for_tests(Registry, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def catalog(brokers_folder: Path, pytestconfig: pytest.Config) -> Catalog:
+    """A REST catalog of Iceberg."""
+    return start_for_tests(Catalog, brokers_folder, pytestconfig)
 
 
 @pytest.fixture(scope="module")

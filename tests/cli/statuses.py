@@ -11,7 +11,7 @@ from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED, CONNECTOR_STATE_RUNNING, ConnectorError, Sdk
 from headrace.protocol.v1.frame_pb2 import Position, StreamPosition
-from headrace.protocol.v1.metrics_pb2 import RunMetrics, StepMetrics
+from headrace.protocol.v1.metrics_pb2 import MetricSeries, RunMetrics, StepMetrics
 from headrace.protocol.v1.sink_pb2 import SINK_MODE_TWO_PHASE, Transaction
 
 BUSY = pb.GetStatusResponse(
@@ -134,7 +134,11 @@ BUSY = pb.GetStatusResponse(
             lag_messages=34_567,
             lag_bytes=2_108_587,
             metrics=RunMetrics(
-                steps=[StepMetrics(step="price", received=900, sent=890, failed=10, late=3, keys=350, time_us=61_500)]
+                steps=[StepMetrics(step="price", received=900, sent=890, failed=10, late=3, keys=350, time_us=61_500)],
+                series=[
+                    MetricSeries(metric="rejected", value="stock", count=3),
+                    MetricSeries(metric="amounts", count=4, sum=10.5, bounds=[1, 5], buckets=[1, 3]),
+                ],
             ),
         ),
         pb.PipelineStatus(

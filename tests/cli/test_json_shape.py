@@ -17,6 +17,7 @@ from headrace.terminal import Failure, JsonOption, ProgramGroup, json_option, pr
 
 PLAIN = {
     "completion": "prints a script for a shell",
+    "connect-server": "runs until it is stopped, and prints its log",
     "connector positions": "prints the file that positions rewind reads",
     "connector run": "runs until it is stopped, and prints its log",
     "connector schema": "prints a JSON Schema",

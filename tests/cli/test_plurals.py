@@ -1,6 +1,7 @@
 """Counts for people: one deployment is no "1 deployments", and of one message none "are"."""
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,9 @@ OF_COMMANDS = (
 )
 OF_ERRORS = ("connectors/src/headrace/connectors", "gateway/src/headrace/gateway/core/status/health")
 """Their bytes are beyond a limit, so never one; their messages may be one."""
+THINGS = (
+    "columns|datagrams|entries|events|files|headers|messages|outcomes|partitions|properties|records|rows|streams|tasks|values"
+)
 MESSAGES = re.compile(r" messages\b")
 PLURAL = re.compile(r" (?:[a-z-]+ )?[a-z-]{3,}s\b")
 """What follows a count that is meant to be one of several."""
@@ -65,7 +69,36 @@ def test_no_error_of_a_connector_and_no_alert_writes_messages_behind_a_count() -
     assert len(modules) > 100
     found = [(path, node, value) for path in modules for node, value, text in _values(path) if MESSAGES.match(text)]
     assert [f"{path.relative_to(ROOT)}:{node.lineno}" for path, node, value in found if not _is_constant(value)] == []
-    assert [str(path) for path in modules if "%d messages" in path.read_text()] == []
+
+
+def test_no_log_line_writes_a_plural_behind_a_count() -> None:
+    folders = ("base", "connectors", "conformance", "engine", "gateway", "pipelines", "sdk/python")
+    modules = [path for folder in folders for path in _modules(ROOT / folder / "src")] + _modules(ROOT / "src")
+    assert len(modules) > 800
+    assert [str(path) for path in modules if re.search(rf"%d (?:{THINGS})\b", path.read_text())] == []
+
+
+OTHER_LANGUAGES = {".go", ".java", ".rs", ".ts"}
+MADE = {"node_modules", "dist", "target", "gen", "test", "tests", "benchmarks"}
+BEHIND_A_COUNT = re.compile(rf"(?:%d|(?<!\$)\{{[a-z0-9_.]*\}}|\$\{{[^}}]+\}}) (?:{THINGS})\b[^\"`]*")
+MORE_THAN_A_LIMIT = ("partitions, but the gateway limits a session", "tasks return their records in any order")
+
+
+def test_no_error_of_an_sdk_in_another_language_names_things_behind_a_count_that_may_be_one() -> None:
+    """`messages of a part: 3 expected, 1 arrived`: no language needs to choose between singular and plural."""
+    listed = [path for name in ("sdk", "bridges", "examples") for path in _written(ROOT / name)]
+    files = [path for path in listed if path.suffix in OTHER_LANGUAGES and not path.stem.endswith(("_test", ".pb", "tests"))]
+    assert len(files) > 200
+    found = [(path, line) for path in files for line in BEHIND_A_COUNT.findall(path.read_text(errors="replace"))]
+    assert found, "the pattern matches what it is for"
+    assert [(path, line) for path, line in found if not any(limit in line for limit in MORE_THAN_A_LIMIT)] == []
+
+
+def _written(root: Path) -> Iterator[Path]:
+    """Yields the files below a folder that no build makes."""
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if name not in MADE]
+        yield from (Path(folder, name) for name in names)
 
 
 def _modules(place: Path) -> list[Path]:

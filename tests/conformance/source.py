@@ -1,7 +1,8 @@
 """A small source on the raw protocol that keeps every rule. `source_faults` runs it, and has subclasses that break one rule each.
 
 Its data is in files of a folder: `0.jsonl`, `1.jsonl` and so on are its streams, with the value of a message, as text, on each
-line. Sequences are the numbers of lines. A redelivering source notes in `0.acked` what was acknowledged.
+line. Sequences are the numbers of lines. A redelivering source notes in `0.acked` what was acknowledged. The cursors
+of a resumable one are the numbers of lines.
 """
 
 import argparse
@@ -44,6 +45,8 @@ class Stream:
     lost: bool = False
     closed: bool = False
     resume: int = 0
+    begun: int = 0
+    """Of a resumable source, how many rows come before the first that it sends."""
     next: int = 1
     """The sequence of the next message."""
     at: int = 0
@@ -73,6 +76,8 @@ class Source(Connector):
         super().__init__(options)
         self.folder = Path(options.folder)
         self.redelivering = options.kind == "redelivering"
+        self.resumable = options.kind == "resumable"
+        self.kind = pb.SourceKind.Value(f"SOURCE_KIND_{options.kind.upper()}")
         self.starts: dict[str, int] = {}
 
     # Its data
@@ -179,6 +184,11 @@ class Source(Connector):
         stream.rows = self.read(stream)
         if self.redelivering:
             return
+        if self.resumable:
+            stream.at = stream.begun = int(opened.resume.cursor or b"0")
+            stream.resume = stream.acked = opened.resume.sequence
+            stream.next = stream.resume + 1
+            return
         stream.resume = opened.resume.sequence
         stream.acked = opened.acknowledged.sequence
         stream.at = sum(row.place <= stream.resume for row in stream.rows)
@@ -252,9 +262,9 @@ class Source(Connector):
 
     async def ask(self, stream: Stream) -> None:
         stream.id, stream.asked = self.new_id(stream), True
-        kind = pb.SOURCE_KIND_REDELIVERING if self.redelivering else pb.SOURCE_KIND_REPLAYABLE
         chooses = self.options.chooses_start
-        await self.send(open_stream=pb.OpenStream(stream_id=stream.id, stream=stream.name, kind=kind, chooses_start=chooses))
+        opens = pb.OpenStream(stream_id=stream.id, stream=stream.name, kind=self.kind, chooses_start=chooses)
+        await self.send(open_stream=opens)
 
     async def say_lost(self, stream: Stream) -> None:
         lost = pb.PositionLost(stream_id=stream.id, earliest_sequence=self.first_kept(stream), reason="deleted")
@@ -355,6 +365,8 @@ class Source(Connector):
 
     def sequence(self, stream: Stream, index: int) -> int:
         """The sequence of a row, by its place among the rows that are not sent."""
+        if self.resumable:
+            return stream.resume + stream.at - stream.begun + index + 1
         return stream.at + index + 1 if self.redelivering else stream.rows[stream.at + index].place
 
     def pack(self, stream: Stream, rows: list[Row]) -> frame_pb2.Frame:
@@ -366,7 +378,7 @@ class Source(Connector):
         if any(key is not None for key in keys):
             frame.keys = b"".join(key or b"" for key in keys)
             frame.key_lengths = b"".join(struct.pack("<I", NULL_LENGTH if key is None else len(key)) for key in keys)
-        frame.cursor = b"%d" % (self.sequence(stream, len(rows) - 1))
+        frame.cursor = b"%010d" % rows[-1].place if self.resumable else b"%d" % self.sequence(stream, len(rows) - 1)
         return frame
 
     async def request(self, stream: Stream, frame: frame_pb2.Frame) -> None:

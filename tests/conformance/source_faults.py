@@ -47,8 +47,7 @@ class SendsWhileParked(Source):
 class ChoosesStartsUndeclared(Source):
     async def ask(self, stream: Stream) -> None:
         stream.id, stream.asked = self.new_id(stream), True
-        kind = pb.SOURCE_KIND_REDELIVERING if self.redelivering else pb.SOURCE_KIND_REPLAYABLE
-        await self.send(open_stream=pb.OpenStream(stream_id=stream.id, stream=stream.name, kind=kind, chooses_start=True))
+        await self.send(open_stream=pb.OpenStream(stream_id=stream.id, stream=stream.name, kind=self.kind, chooses_start=True))
 
 
 class UsesAnIdAgain(Source):
@@ -282,6 +281,20 @@ class SkipsToTheEarlierPosition(Source):
         stream.at += opened.earlier.sequence
 
 
+class LeavesOutWhatFollowsACursor(Source):
+    def opened(self, stream: Stream, opened: pb.StreamOpened) -> None:
+        super().opened(stream, opened)
+        if opened.resume.cursor:
+            stream.at = stream.begun = min(stream.at + 1, len(stream.rows))
+
+
+class CountsItsCursorsDown(Source):
+    def pack(self, stream: Stream, rows: list[Row]) -> frame_pb2.Frame:
+        frame = super().pack(stream, rows)
+        frame.cursor = b"%010d" % (10**9 - rows[-1].place)
+        return frame
+
+
 class SendsAfterDrain(Source):
     def drained(self, drain: pb.Drain) -> None:
         self.drain_at = time.monotonic() + drain.deadline_ms / 1000 * 0.5
@@ -355,6 +368,8 @@ FAULTS: dict[str, type[Source]] = {
     "redelivery": SettlesNothing,
     "epochs": CountsOn,
     "earlier-epoch": SkipsToTheEarlierPosition,
+    "resume-cursor": LeavesOutWhatFollowsACursor,
+    "cursor-order": CountsItsCursorsDown,
     "drain": SendsAfterDrain,
     "end-of-stream": EndsWithoutClosing,
     "gone": OffersAgainWhatIsGone,

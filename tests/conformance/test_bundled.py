@@ -53,6 +53,8 @@ def test_the_file_source_passes(tmp_path: Path) -> None:
         "redelivery",
         "epochs",
         "earlier-epoch",
+        "resume-cursor",
+        "cursor-order",
         "starts",
         "end-of-stream",
         "gone",

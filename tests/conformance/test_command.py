@@ -1,12 +1,15 @@
 """The command line: what it prints, its files, and its exit codes."""
 
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+import psutil
 import pytest
 from tests.cli.json_shape import result_of
 from tests.conformance.kit import ROOT, be_patient
@@ -15,6 +18,7 @@ from tests.conformance.test_sources import COMMON, command
 from headrace.conformance.sources import SOURCE_CHECKS
 
 SOURCE = command("replayable")
+DEADLINE_S = 120.0
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -28,6 +32,20 @@ def spec(tmp_path: Path, text: str = "") -> str:
     path = tmp_path / "source.toml"
     path.write_text(f"{COMMON}\n{text}")
     return str(path)
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def source(
@@ -113,7 +131,7 @@ def test_usage(words: list[str], code: int, said: str) -> None:
     ("text", "said"),
     [
         ("mesages = 3", "source.toml:1: mesages: unknown key; did you mean messages?"),
-        ("kind = 'other'", "source.toml:1: kind: must be 'replayable' or 'redelivering'"),
+        ("kind = 'other'", "source.toml:1: kind: must be 'replayable', 'redelivering' or 'resumable'"),
         ("messages = -1", "source.toml:1: messages: must be greater than or equal to 0"),
         ("known_failures = ['tokn']", "there is no check tokn"),
         ("setup = 'echo no space >&2; exit 4'", "setup: exit code 4: echo no space >&2; exit 4: no space"),
@@ -126,6 +144,28 @@ def test_an_invalid_specification_is_named_with_its_line(text: str, said: str, t
     done = run("source", "--spec", str(path), "--only=token", "--", *SOURCE)
     assert done.returncode == 2, done.stdout + done.stderr
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("stubborn", ["the connector", "a command of the specification"])
+def test_a_kit_that_is_stopped_kills_what_it_has_started(number: signal.Signals, stubborn: str, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("trap '' TERM HUP INT; sleep 3600 & echo $$ $! > pids; mv pids started; wait")
+    shell = f"cd {tmp_path}; exec sh ./program"
+    path = tmp_path / "source.toml"
+    path.write_text("" if stubborn == "the connector" else f'setup = "{shell}"')
+    words = [sys.executable, "-m", "headrace.conformance", "source", "--spec", str(be_patient(path)), "--only=token", "--json"]
+    words += ["--", "sh", "-c", shell]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, process_group=0) as kit:
+        started = tmp_path / "started"
+        wait_until(started.exists, "the kit has started it")
+        kit.send_signal(number)
+        assert kit.stdout is not None
+        document = json.loads(kit.stdout.read())
+        assert kit.wait(DEADLINE_S) == 128 + number
+    assert document["error"] == f"{number.name} has stopped the run; the connector is killed"
+    pids = [int(pid) for pid in started.read_text().split()]
+    wait_until(lambda: not any(is_alive(pid) for pid in pids), "all processes are gone")
 
 
 def test_a_connector_that_ends_at_once_fails_and_its_log_is_shown() -> None:

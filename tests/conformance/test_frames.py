@@ -10,7 +10,7 @@ from headrace.protocol.v1.sink_pb2 import PartFrame
 
 VECTORS = read("frames.json")
 VALID, INVALID = named(VECTORS["valid"]), named(VECTORS["invalid"])
-CONTENTS = tuple(f"FRM-{number}" for number in (1, 3, 4, 6, 7, 9, 10, 11, 12, 16))
+CONTENTS = tuple(f"FRM-{number}" for number in (1, 3, 4, 6, 7, 9, 10, 11, 16, 18))
 """Rules that a frame keeps or breaks by itself."""
 
 

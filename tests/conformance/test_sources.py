@@ -34,6 +34,7 @@ SPECS = {
     "ends": f"{COMMON}\nends = true",
     "gone": f"{COMMON}\nends = true\ngone = true",
     "redelivering": f"kind = 'redelivering'\n{GROWING}",
+    "resumable": f"kind = 'resumable'\n{GROWING}",
     "starts": f"{GROWING}\nchooses_start = true",
     "needs-all": COMMON,
 }
@@ -42,6 +43,7 @@ ARGUMENTS = {
     "ends": ["--ends"],
     "gone": ["--ends", "--gone"],
     "redelivering": ["--kind=redelivering"],
+    "resumable": ["--kind=resumable"],
     "starts": ["--chooses-start"],
     "needs-all": ["--needs-all"],
 }
@@ -54,6 +56,8 @@ ONLY_THERE = {
     "redelivery": "redelivering",
     "epochs": "redelivering",
     "earlier-epoch": "redelivering",
+    "resume-cursor": "resumable",
+    "cursor-order": "resumable",
     "starts": "starts",
 }
 """Checks that other kinds of sources do not have, or whose fault shows only there."""
@@ -72,6 +76,18 @@ THERE = {
         "earlier-epoch",
         "drain",
         "pace",
+    ],
+    "resumable": [
+        "kind",
+        "sequences",
+        "frames",
+        "acks",
+        "reopen",
+        "gateway-restart",
+        "crash",
+        "resume-cursor",
+        "cursor-order",
+        "drain",
     ],
     "starts": ["kind", "starts"],
     "needs-all": ["max-streams"],

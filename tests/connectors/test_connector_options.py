@@ -60,7 +60,7 @@ def test_every_parameter_is_an_option() -> None:
     assert "Read a queue." in text
     assert "headrace connector run queue --queue orders --source SOURCE" in text
     assert "How many at once. [default: 1000]" in text
-    assert "Where it is. May be repeated. [default: localhost]" in text
+    assert "Where it is. Repeatable. [default: localhost]" in text
     assert "Whom to be. [env var: HEADRACE_QUEUE_PASSWORD; required]" in text
     assert "[default: durable]" in text
 

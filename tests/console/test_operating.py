@@ -15,6 +15,7 @@ from tests.gateway.test_supervising import Supervisor
 from tests.gateway.wire import Connector, Engine, numbered, serve
 
 from headrace.protocol.v1 import admin_pb2, connector_pb2
+from headrace.protocol.v1.metrics_pb2 import MetricSeries, RunMetrics
 
 expect.set_options(timeout=DEADLINE_MS)
 
@@ -268,7 +269,13 @@ async def test_a_micro_batch_that_runs_has_the_longest_bar_and_a_time(page: Page
         await source.send(frame=numbered(1, 10, 3))
         await reader.plan_until("orders/0", 12)
         renewing = asyncio.create_task(keep_renewing(reader))
+        amounts = MetricSeries(metric="amounts", count=4, sum=10.5, bounds=[1, 5], buckets=[1, 3])
+        rejected = MetricSeries(metric="rejected", value="stock", count=1234)
+        gateway.pipelines["p"].metrics = RunMetrics(series=[amounts, rejected])
         await page.goto(f"http://{http}/?view=timeline&pipeline=p")
+        counted = page.get_by_role("region", name="Counters and histograms").get_by_role("row")
+        shown = ["^Name", "42.62525 % ≤ 1 · 75 % ≤ 5$", "^rejectedstock1,234"]
+        await expect(counted).to_have_text([re.compile(row) for row in shown])
         batches = page.get_by_role("list", name="Micro-batches, the last one first").get_by_role("listitem")
         await expect(batches).to_have_count(4)
         await expect(batches.first).to_contain_text(re.compile(r"runs for (\d+ min|[1-9]\d* s|\d+\.\d s)"))

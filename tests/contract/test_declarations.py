@@ -109,6 +109,22 @@ def test_options_of_commands_that_are_durations_are_named_for_seconds() -> None:
             assert name.endswith("-seconds") or not re.search(r"metavar='(?:SECONDS|S|MS)'", declaration), declaration
 
 
+TYPESCRIPT_FIELD = re.compile(r"/\*\*((?:(?!\*/).)*)\*/\s*readonly (\w+)\??: number", re.DOTALL)
+IS_DURATION = re.compile(r"\b(how (?:long|often)|longest wait|milliseconds|seconds)\b", re.IGNORECASE)
+
+
+def test_durations_of_the_typescript_sdk_are_in_milliseconds_and_named_so() -> None:
+    """The one exception: whoever writes TypeScript knows durations as `setTimeout` takes them."""
+    files = [path for path in (ROOT / "sdk/typescript/src").rglob("*.ts") if "gen" not in path.parts]
+    fields = [field for path in files for field in TYPESCRIPT_FIELD.findall(path.read_text())]
+    durations = {name for comment, name in fields if IS_DURATION.search(comment)}
+    assert {"drainMs", "maxBackoffMs", "idleMs"} <= durations
+    assert durations == {name for _, name in fields if IN_NUMBERS.fullmatch(name)}
+    assert {name for name in durations if not name.endswith("Ms")} == set()
+    for page in ("sdk/typescript/README.md", "sdk/typescript/src/options.ts"):
+        assert "milliseconds" in (ROOT / page).read_text(), page
+
+
 @pytest.mark.parametrize("language", SETTINGS)
 def test_durations_of_other_sdks_have_a_type_of_their_own_or_are_in_milliseconds(language: str) -> None:
     text = Path(ROOT, SETTINGS[language]).read_text()
@@ -123,3 +139,16 @@ def test_durations_of_other_sdks_have_a_type_of_their_own_or_are_in_milliseconds
     units = {name for name in numbers if IN_NUMBERS.fullmatch(name)}
     assert units == ({name for name in numbers if name.endswith("Ms")} if language == "typescript" else set())
     assert bool(units) == (language == "typescript")
+
+
+BOUND = "MOST|LONGEST|LARGEST|SHORTEST|SMALLEST|LEAST|FEWEST|MAXIMUM|MINIMUM"
+BOUNDS = re.compile(rf"(?:^|\s|,\s)_?(?:{BOUND})(?:_[A-Z]+)*(?=[ ,:=])")
+
+
+def test_constants_for_bounds_begin_with_max_or_min() -> None:
+    others = ("bridges/*/src", "engine/java/src", "gateway/console/src", "sdk/java/*/src", "sdk/typescript/src", "sdk/rust/src")
+    roots = [root for pattern in others for root in ROOT.glob(pattern)]
+    listed = [path for root in roots for kind in ("java", "ts", "tsx", "rs") for path in root.rglob(f"*.{kind}")]
+    files = [*modules().values(), *(path for path in listed if "gen" not in path.parts)]
+    assert len(files) > 1_000
+    assert [str(path.relative_to(ROOT)) for path in files if BOUNDS.search(path.read_text())] == []

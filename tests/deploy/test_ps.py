@@ -35,7 +35,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
     monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
     monkeypatch.setattr(link_module, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(link_module, "LEAST_BETWEEN_REPORTS_S", 0.0)
+    monkeypatch.setattr(link_module, "MIN_BETWEEN_REPORTS_S", 0.0)
 
 
 def configured(tmp_path: Path) -> Path:

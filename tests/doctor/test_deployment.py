@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.doctor.examining import check, findings
 
-from headrace.doctor import Finding, Level, deployment, names
+from headrace.doctor import Finding, Level, names, resources
 from headrace.gateway import token_digest
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Connection
 
@@ -82,9 +82,9 @@ def change(file: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_deployment_that_can_be_started_has_no_problems(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The machine of the tests is not in question.
-    monkeypatch.setattr(deployment, "ENOUGH_DESCRIPTORS", 1)
-    monkeypatch.setattr(deployment, "ENOUGH_BYTES", 1)
-    monkeypatch.setattr(deployment, "ENOUGH_INODES", 0)
+    monkeypatch.setattr(resources, "ENOUGH_DESCRIPTORS", 1)
+    monkeypatch.setattr(resources, "ENOUGH_BYTES", 1)
+    monkeypatch.setattr(resources, "ENOUGH_INODES", 0)
     assert found(name, file).level is Level.OK, found(name, file)
 
 
@@ -181,7 +181,7 @@ def test_a_disk_without_room_or_inodes(file: Path, monkeypatch: pytest.MonkeyPat
     assert "checkpoints/orders: 3.0 MiB free" in finding.text
 
     monkeypatch.setattr("psutil.disk_usage", lambda path: usage(1 << 40))
-    monkeypatch.setattr(deployment, "ENOUGH_INODES", 1 << 62)
+    monkeypatch.setattr(resources, "ENOUGH_INODES", 1 << 62)
     assert "inodes free" in found("space", file).text
 
 

@@ -89,6 +89,9 @@ class LiveCheckpoint:
             reports = list(self._reports(batch, changes))
             self._may_die(dies == "before")
             assert self._commits.commit(batch, _packed(reports)) is None
+            # While it deletes, the files of the next micro-batch would be left to the one after it.
+            if (deletion := self._commits._garbage._running) is not None:
+                deletion.result()
             self._may_die(dies == "after")
             self._write("commits", batch, {})
             after = dict(self.expected[self.committed])

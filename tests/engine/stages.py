@@ -99,6 +99,8 @@ class Stages:
     done: Report = field(default_factory=Report)
     now: int | None = None
     clock: int | None = None
+    elapsed: int = 0
+    bootstrapped: frozenset[tuple[str, str]] = frozenset()
     headers: defaultdict[str, list[tuple[bytes, list[tuple[str, bytes]]]]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
@@ -124,7 +126,13 @@ class Stages:
         self._run(self._told(Ends(forgotten=streams)))
 
     def _told(self, ends: Ends) -> list[BlockRow]:
-        told = replace(ends, clock=self.clock, planned_at=self.now)
+        told = replace(
+            ends,
+            clock=self.clock,
+            planned_at=self.now,
+            elapsed=max(ends.elapsed, self.elapsed),
+            bootstrapped=ends.bootstrapped or self.bootstrapped,
+        )
         return [row for batch in stream_end_rows(self._plan, told) for row in rows_of(batch)]
 
     def kept_times(self, level: int = 1) -> list[dict[str, Any]]:

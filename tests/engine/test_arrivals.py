@@ -11,9 +11,9 @@ from headrace.engine.checkpoint.position import Position
 from headrace.engine.codec import columns, record_batch, sequences_of
 
 
-def arrived(stream: str, messages: list[Message], cursor: bytes | None = None, before: bytes | None = None) -> Arrived:
+def arrived(stream: str, messages: list[Message], cursor: bytes | None = None) -> Arrived:
     made = columns(stream, frame(messages))
-    return Arrived(made, Position(0, made.last, cursor), before)
+    return Arrived(made, Position(0, made.last, cursor))
 
 
 def many(first: int, count: int, size: int = 10) -> Arrived:
@@ -38,7 +38,6 @@ def test_every_message_is_taken_once_in_order_and_positions_and_cursors_fit(seed
     taken: list[tuple[str, int, bytes]] = []
     cursors: dict[str, dict[int, bytes | None]] = {"n/0": {}, "n/1": {}}
     at = {"n/0": 0, "n/1": 7}
-    last: dict[str, bytes | None] = {"n/0": None, "n/1": b"began"}
 
     def take() -> None:
         slice_ = arrivals.take()
@@ -48,7 +47,7 @@ def test_every_message_is_taken_once_in_order_and_positions_and_cursors_fit(seed
             values = record_batch([part.frame]).column("value").to_pylist()
             taken.extend((stream, sequence, value) for sequence, value in zip(sequences, values, strict=True))
             assert part.end.sequence == part.frame.last == sequences[-1]
-            assert part.end.cursor == cursors[stream].get(sequences[-1], part.cursor)
+            assert part.end.cursor == cursors[stream].get(sequences[-1])
         arrivals.took(sum(part.frame.rows for part in slice_), chance.choice([1e-6, 0.001, 0.1, 3.0]))
 
     for _ in range(60):
@@ -58,10 +57,8 @@ def test_every_message_is_taken_once_in_order_and_positions_and_cursors_fit(seed
             at[stream] += chance.choice([1, 1, 5])
             messages.append(Message(at[stream], chance.randbytes(chance.choice([0, 5, 300])), headers=(("h", b"v"),)))
         cursor = chance.choice([None, b"%d" % at[stream]])
-        after = cursor or last[stream]
-        cursors[stream][at[stream]] = after
-        arrivals.put([arrived(stream, messages, after, last[stream])])
-        last[stream] = after
+        cursors[stream][at[stream]] = cursor
+        arrivals.put([arrived(stream, messages, cursor)])
         sent += ((stream, message.sequence, message.value or b"") for message in messages)
         while chance.random() < 0.5 and arrivals:
             take()

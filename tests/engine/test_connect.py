@@ -1,4 +1,4 @@
-"""Spark Connect, whose sessions are refused."""
+"""Sessions of Spark Connect, in which nothing can be registered: their server has the data source."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import pytest
 from headrace.engine import HeadraceError, StoredStates, register, start
 from headrace.pipelines import Pipeline
 
-SAYS = re.escape("Spark Connect is not supported, because Headrace monitors queries from within the driver process: create the")
+SAYS = re.escape("a Spark Connect session has its driver elsewhere: connect it to a server that headrace connect-server runs")
 
 
 def test_a_session_of_spark_connect_is_refused_in_one_sentence_that_says_what_to_do() -> None:

@@ -60,6 +60,16 @@ def test_a_call_that_breaks_is_taken_up_where_it_broke(gateway: FakeGateway, aft
         assert not resumed.HasField("committed")
 
 
+def test_ranges_with_large_cursors_come_in_several_requests_each_message_once(gateway: FakeGateway) -> None:
+    def at(sequence: int) -> Position:
+        return Position(0, sequence, b"c" * 65_536)
+
+    ranges = [Range("orders/0", at(0), at(n), at(n + 1), at(100)) for n in range(40)]
+    gateway.fetch_failures = [(1, UNAVAILABLE, "broken")]
+    assert read(gateway, *ranges, part("orders/1", None, 14)) == {"orders/0": list(range(1, 41)), "orders/1": [7, 14]}
+    assert all(request.ByteSize() < 2**20 for request in gateway.fetches)
+
+
 def test_a_gateway_that_is_away_is_waited_for(gateway: FakeGateway) -> None:
     gateway.stop()
     starting = threading.Timer(0.5, gateway.start)

@@ -33,10 +33,10 @@ class Call:
         has = {each.stream: each.HasField("position") for each in self.request.positions}
         return {each.stream: each.position.sequence if has[each.stream] else None for each in self.request.positions}
 
-    def send(self, stream: str, *sequences: int) -> None:
+    def send(self, stream: str, *sequences: int, cursor: bytes | None = None) -> None:
         index = list(self.streams).index(stream)
         messages = [Message(sequence, b"%d" % sequence) for sequence in sequences]
-        self.responses.put(pb.FollowResponse(frames=[pb.RangeFrame(range=index, frame=frame(messages))]))
+        self.responses.put(pb.FollowResponse(frames=[pb.RangeFrame(range=index, frame=frame(messages, cursor))]))
 
 
 class Gateway(EngineServiceServicer):
@@ -69,6 +69,7 @@ class Followed:
     def __init__(self, gateway: Gateway) -> None:
         self._changed = threading.Condition()
         self.arrived: list[tuple[str, int]] = []
+        self.cursors: list[bytes | None] = []
         self.failures: list[Exception] = []
         self._may, self._is_held = threading.Event(), threading.Event()
         self._may.set()
@@ -105,7 +106,8 @@ class Followed:
             self._is_held.set()
             assert self._may.wait(DEADLINE_S)
         with self._changed:
-            for part, _, _ in arrived:
+            self.cursors += (end.cursor for _, end in arrived)
+            for part, _ in arrived:
                 self.arrived += ((part.stream, sequence) for sequence in range(part.first, part.last + 1))
             self._changed.notify_all()
 
@@ -132,6 +134,15 @@ def test_a_stream_is_followed_from_where_the_last_call_was(gateway: Gateway, fol
     followed.wait_for(("days/1", 1), ("days/1", 2))
     followed.add({"days/1": 7, "days/2": 4})
     assert gateway.next().streams == {"days/1": 2, "days/2": 4}
+
+
+def test_a_position_has_the_cursor_of_its_frame_and_no_earlier_one(gateway: Gateway, followed: Followed) -> None:
+    followed.add({"days/1": 0})
+    call = gateway.next()
+    call.send("days/1", 1, cursor=b"c1")
+    call.send("days/1", 2)
+    followed.wait_for(("days/1", 1), ("days/1", 2))
+    assert followed.cursors == [b"c1", None]
 
 
 def test_a_stream_that_is_forgotten_is_another_one_when_its_name_is_used_again(gateway: Gateway, followed: Followed) -> None:

@@ -1,8 +1,10 @@
 """Iceberg tables that an application writes beside others: each micro-batch is in the table once."""
 
+import itertools
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -20,6 +22,7 @@ from tests.pipelines.test_lakes import KINDS
 
 from headrace.engine import LakeError, OlderCheckpoint
 from headrace.engine.checkpoint.lake_batches import joined
+from headrace.engine.lakes import iceberg_lake
 from headrace.engine.lakes.iceberg_lake import IcebergLake
 from headrace.engine.lakes.places import Place, place_of
 from headrace.engine.lakes.task_files import TaskFiles
@@ -230,6 +233,33 @@ def test_a_catalog_that_fails_and_one_that_is_no_longer_known_are_named(tmp_path
     (written,) = staged(lake, 0, 1, [1])
     with pytest.raises(LakeError, match="no longer writes to it, so that its catalog is not known"):
         showing([], tmp_path).resume(QUERY, 1, [written], 2)
+
+
+def endless(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> IcebergLake:
+    """A table whose catalog answers the same again and again."""
+    made, calls = object.__new__(IcebergLake), itertools.count()
+
+    def answer(name: str) -> Any:
+        assert next(calls) < 1_000, "it never ends"
+        return answers[name]
+
+    made._path = "/lake"
+    staging = SimpleNamespace(check_table=lambda batch: None, columns_of=lambda name: "columns")
+    monkeypatch.setattr(made, "staging", staging, raising=False)
+    monkeypatch.setattr(iceberg_lake, "_mark_in", lambda table, query: -1)
+    for name in ("_table", "_check", "_create", "_add_columns"):
+        monkeypatch.setattr(made, name, lambda *_, name=name: answer(name))
+    return made
+
+
+def test_a_catalog_that_never_gives_back_what_it_accepts_ends_the_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    never_there = endless(monkeypatch, _table=None, _create=None)
+    with pytest.raises(LakeError, match="its columns cannot be prepared"):
+        never_there.prepare(pa.schema([("n", pa.int64())]))
+    other_columns = endless(monkeypatch, _table=object(), _check=None, _add_columns=True)
+    batch: Any = SimpleNamespace(files=[SimpleNamespace(folder="", name="one")], query="q", batch=1)
+    with pytest.raises(LakeError, match="micro-batch 1 is committed, and cannot be appended"):
+        other_columns.show(batch)
 
 
 class DriversOnIceberg(Drivers):

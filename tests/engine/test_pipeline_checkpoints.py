@@ -165,10 +165,23 @@ def test_the_command_shows_states_by_key(
     run(spark, tmp_path, source, numbers(), "checkpoint")
     shown = state("show", "--json")
     assert shown.exit_code == 0, shown.output
-    assert result_of(shown.stdout)["steps"] == [{"step": "count", "keys": 7}, {"step": "sums", "keys": 5}]
+    assert result_of(shown.stdout)["steps"] == [
+        {
+            "step": "count",
+            "keys": 7,
+            "bound": "none: your state of each key: call context.forget(), or set ttl or max_keys",
+        },
+        {
+            "step": "sums",
+            "keys": 5,
+            "bound": "a sum for each key and open window: 0:00:10 every 0:00:10, closed 0:00:00 after they end (event time)",
+        },
+    ]
     table = state("show").stdout.splitlines()
     assert table[0] == f"After micro-batch {result_of(shown.stdout)['batch']}:"
-    assert [line.split() for line in table[1:]] == [["step", "keys"], ["count", "7"], ["sums", "5"]]
+    assert table[1].split() == ["step", "keys", "bound"]
+    named = [line.split() for line in table[2:] if not line.startswith(" ")]
+    assert [words[:3] for words in named] == [["count", "7", "none:"], ["sums", "5", "a"]]
 
     found = state("query", "count", "3")
     batch = result_of(shown.stdout)["batch"]

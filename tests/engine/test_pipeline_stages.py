@@ -5,6 +5,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -534,6 +535,41 @@ def test_a_filter_that_is_added_leaves_event_time_where_it_is() -> None:
     again = Stages(application(False, True), buckets=2, stores=changed.stores)
     again.send(*sent[5:])
     assert again.by_key("out") == {b"0": [b"22"]}
+
+
+@pytest.mark.parametrize("wait", ["await_streams", "await_time", "bootstrap"])
+def test_a_step_that_is_added_behind_a_shuffle_has_results_once_nothing_is_awaited(wait: str) -> None:
+    """The planner tells what began with every batch, since event time of the new level has heard of none before."""
+
+    def application(twice: bool) -> Pipeline:
+        app = Pipeline("longer")
+        awaited: dict[str, Any] = {"await_streams": 2} if wait == "await_streams" else {"await_time": "1 minute"}
+        flow = app.source("n/*", decode=int, **({} if wait == "bootstrap" else awaited)).event_time(lambda n: n * 1_000_000)
+        if wait == "bootstrap":
+            names = app.table("r/*", decode=bytes.decode, key=lambda row: 0, bootstrap=True, name="names")
+            pairs = flow.join(names, on=lambda n: 0, how="left", as_of=False, name="joined")
+            flow = pairs.map(lambda pair: pair[0], name="number")
+        sums = flow.key_by(lambda n: n % 2, name="first").window(tumbling("10 s")).aggregate(total(), name="sums")
+        if twice:
+            sums = sums.key_by(lambda n: 0, name="again").window(tumbling("20 s")).aggregate(total(), name="both")
+        sums.map(str, name="text").sink("out")
+        return app
+
+    def send(run: Stages, *seconds: int) -> None:
+        run.send(*(Message(b"%d" % n, stream=f"n/{stream}", sequence=n) for stream in (0, 1) for n in seconds))
+
+    old = Stages(application(False), buckets=2)
+    if wait == "bootstrap":
+        old.send(Message(b"row", b"", 0, "r/0", sequence=1))
+        old.end("r/0")
+        old.bootstrapped = old.pipeline.graph.bootstraps[0].parts
+    old.elapsed = 60_000_000
+    send(old, 1, 2, 12, 13, 32)
+    assert old.written["out"], "event time has begun"
+    new = Stages(application(True), buckets=2, stores=old.stores, elapsed=old.elapsed, bootstrapped=old.bootstrapped)
+    send(new, 62, 63, 82)
+    send(new, 122)
+    assert new.written["out"]
 
 
 @settings(deadline=None, max_examples=30, derandomize=True)

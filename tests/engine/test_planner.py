@@ -6,19 +6,25 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import grpc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from tests.engine.frames import Message
 from tests.fake_gateway.engine import DEADLINE_S, FakeGateway
 
 from headrace.engine import CheckpointError, GatewayAway, GatewayError, MessagesLost, NotAllowed, SinkAway, StreamAway, TakenOver
+from headrace.engine.checkpoint.position import Offset
+from headrace.engine.source.bootstraps import Bootstraps
 from headrace.engine.source.options import Defaults, parse
 from headrace.engine.source.planner import Planner
 from headrace.engine.source.ranges import Ends
 from headrace.engine.wire.connection import Connection
+from headrace.protocol.v1 import engine_pb2 as pb
 
 ALL = ReadAllAvailable()
 
@@ -640,3 +646,79 @@ def test_how_far_ahead_event_times_may_be_follows_the_clock_itself_also_after_it
         assert planned_at is not None
         assert before <= planned_at <= time.time_ns() // 1000
         assert reader.ends(ahead, end).planned_at == ahead["plannedAt"]
+
+
+TABLE = json.dumps([{"table": "names", "streams": ["names/*"], "held": ["orders/*"], "least_streams": 0}])
+READ = frozenset({("names", "names/*")})
+
+
+def with_table(gateway: FakeGateway) -> Planner:
+    return make(gateway, stream="orders/*,names/*", bootstraps=TABLE, application="a")
+
+
+def test_a_table_is_read_to_its_present_end_before_others_also_by_the_next_run(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.append("names/0", messages(1, 3))
+    gateway.table_ends["names/0"] = 4
+    planner = with_table(gateway)
+    start = planner.initial_offset()
+    first = planner.latest_offset(start, ALL)
+    assert sequences(first) == {"names/0": 3}
+    assert "bootstrapped" not in first
+    assert planner.ends(start, first).bootstrapped == frozenset()
+    planner = with_table(gateway)
+    assert planner.latest_offset(first, ALL) == first, "the table goes up to 4"
+    gateway.append("names/0", messages(4, 4))
+    second = planner.latest_offset(first, ALL)
+    assert sequences(second) == {"names/0": 4}
+    assert second["bootstrapped"] == {"names": ["names/*"]}
+    assert planner.ends(first, second).bootstrapped == READ
+    assert with_table(gateway).ends(first, json.loads(json.dumps(second))).bootstrapped == READ, "a repeat decides the same"
+    gateway.append("names/0", messages(5, 5))
+    third = with_table(gateway).latest_offset(second, ALL)
+    assert sequences(third) == {"names/0": 5, "orders/0": 5}
+    assert not gateway.plans[-1].bootstraps
+    assert planner.ends(second, third).bootstrapped == READ, "steps that a version adds hear of it with every batch"
+
+
+PATTERNS = st.sets(st.sampled_from(["names/*", "people/*", "names/0"]), min_size=1)
+
+
+@settings(deadline=None)
+@given(versions=st.lists(st.none() | PATTERNS, min_size=1, max_size=4))
+def test_a_table_is_read_first_again_whenever_a_version_adds_a_pattern(versions: list[set[str] | None]) -> None:
+    """None is a version that reads the table as any other."""
+    offset, before = Offset("p", {}), set[str]()
+    for patterns in versions:
+        table = {"table": "names", "streams": sorted(patterns or ()), "held": ["orders/*"], "least_streams": 0}
+        text = None if patterns is None else json.dumps([table])
+        run = Bootstraps(text, {})
+        added = (patterns or set()) - before
+        assert run.holds("orders/0", offset) == bool(added)
+        assert [sorted(each.streams) for each in run.pending(offset)] == ([sorted(patterns or ())] if added else [])
+        run.note(pb.PlanResponse(bootstrapped=["names"]), offset)
+        before = patterns or set()
+        offset = Offset.from_json(json.loads(json.dumps(replace(offset, bootstrapped=run.done(offset)).to_json())))
+        assert offset.bootstrapped == {("names", pattern) for pattern in before}
+
+
+def test_an_empty_table_needs_no_batch_of_its_own(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.table_ends["names/0"] = 0
+    planner = with_table(gateway)
+    start = planner.initial_offset()
+    assert planner.latest_offset(start, ALL) == start
+    first = planner.latest_offset(start, ALL)
+    assert sequences(first) == {"orders/0": 5}
+    assert planner.ends(start, first).bootstrapped == READ
+    planner = with_table(gateway)
+    planner.prepare_available_now()
+    assert sequences(planner.latest_offset(start, ALL)) == {"orders/0": 5}, "a bounded run looks again by itself"
+
+
+def test_a_gateway_that_knows_no_tables_is_refused(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.knows_tables = False
+    planner = with_table(gateway)
+    with pytest.raises(GatewayError, match="orders/0 waits for a table with bootstrap=True, which this gateway does not know"):
+        planner.latest_offset(planner.initial_offset(), ALL)

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from headrace.engine import (
 )
 from headrace.engine.applications.offline.reposition import repositioned
 from headrace.engine.checkpoint.moves import Change
-from headrace.engine.checkpoint.position import Position
+from headrace.engine.checkpoint.position import Offset, Position
 
 STREAM = "n/0"
 SLOW = {"maxMessagesPerTrigger": "10"}
@@ -196,11 +197,57 @@ def test_only_the_lines_of_moved_pipelines_change_and_all_of_them_count_one_more
     other = {**own, "pipeline": "q"}
     entry = "\n".join(["v1", '{"conf":{}}', json.dumps(own), '{"0":7}', "-", json.dumps(other)])
     change = Change("p", "n/0", Position(0, 9), Position(0, 4, b"x"))
-    first, *rest = repositioned(entry, [change], "new").splitlines()[2:]
+    first, *rest = repositioned(entry, [change], "new", drop_states=False).splitlines()[2:]
     moved = {**own, "run": 4, "run_id": "new", "streams": {"n/0": {"epoch": 0, "sequence": 4, "cursor": "eA=="}}}
     assert json.loads(first) == moved
     assert rest[:2] == ['{"0":7}', "-"]
     assert json.loads(rest[2]) == {**other, "run": 4, "run_id": "new"}
+
+
+OF_STATES = {"awaited", "bootstrapped"}
+OF_POSITIONS = {
+    "pipeline",
+    "streams",
+    "finish",
+    "finished",
+    "checkpoint",
+    "planned_at",
+    "began_at",
+    "history",
+    "clock",
+    "wall_at",
+}
+OF_THE_RUN = {"run_number", "run_id"}
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_what_an_offset_says_of_states_goes_with_them_and_the_rest_stays(drop: bool) -> None:
+    """A table whose rows are dropped is read to its present end again, and event time hears of open streams again."""
+    offset = Offset(
+        "p",
+        {"n/0": Position(0, 9, b"c", 2, ended=True)},
+        run_number=3,
+        finish=2,
+        finished=True,
+        run_id="r",
+        checkpoint="c",
+        planned_at=7,
+        awaited=frozenset({"n/1"}),
+        began_at=5,
+        history=4,
+        clock=6,
+        wall_at=3,
+        bootstrapped=frozenset({("names", "names/*")}),
+    )
+    assert {each.name for each in fields(Offset)} == OF_STATES | OF_POSITIONS | OF_THE_RUN
+    entry = "\n".join(["v1", "{}", json.dumps(offset.to_json())])
+    found = Offset.parse(repositioned(entry, [], "new", drop_states=drop).splitlines()[2])
+    unset = Offset("p", {})
+    for each in OF_POSITIONS | OF_STATES:
+        assert getattr(offset, each) != getattr(unset, each) or each == "pipeline", "the test gives each field a value"
+        assert getattr(found, each) == getattr(unset if drop and each in OF_STATES else offset, each), each
+    assert found is not None
+    assert (found.run_number, found.run_id) == (4, "new")
 
 
 POINTS = (

@@ -39,9 +39,9 @@ class World:
     freed: Callable[[], None] = lambda: None
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def arrive(self, *sequences: int) -> None:
+    def arrive(self, *sequences: int, cursor: bytes | None = None) -> None:
         made = columns("n/0", frame([Message(sequence) for sequence in sequences]))
-        self.take([Arrived(made, Position(0, sequences[-1]), None)])
+        self.take([Arrived(made, Position(0, sequences[-1], cursor))])
 
     def wait_for(self, condition: Callable[[], Any]) -> None:
         with self.changed:
@@ -173,6 +173,23 @@ def test_a_pause_that_comes_too_late_leaves_the_worker_at_work_and_the_third_one
     worker.close(NO_ENDS)
     may.release()
     world.wait_for(lambda: len(world.processed) == MAX_MISSED + 1)
+
+
+def test_a_position_has_the_last_cursor_of_its_micro_batch_and_none_of_the_one_before(
+    world: World, worker: RealTimeWorker
+) -> None:
+    world.arrive(1, cursor=b"c1")
+    world.arrive(2)
+    world.wait_for(lambda: world.processed == [1, 2])
+    found = worker.pause({})
+    assert found is not None
+    assert (found["n/0"].position, found["n/0"].position.cursor) == (Position(0, 2), b"c1")
+    worker.close(NO_ENDS)
+    world.arrive(3)
+    world.wait_for(lambda: world.processed == [1, 2, 3])
+    found = worker.pause({})
+    assert found is not None
+    assert (found["n/0"].position, found["n/0"].position.cursor) == (Position(0, 3), None)
 
 
 def test_it_waits_for_room_between_two_messages_and_can_be_paused_meanwhile(world: World, worker: RealTimeWorker) -> None:

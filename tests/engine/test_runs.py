@@ -272,6 +272,30 @@ def test_a_batch_that_the_run_before_commits_at_the_last_moment_is_not_taken_for
     assert log.begin("c", 11, nobody).earlier == (Segment("a", 0, 10), Segment("b", 11, 11)), "though the entries are gone"
 
 
+@pytest.mark.parametrize(
+    ("has_sinks", "is_over", "level", "then"),
+    [
+        (True, False, "WARNING", "sinks show what they have staged once it can"),
+        (False, False, "WARNING", "sinks show what they have staged once it can"),
+        (True, True, "WARNING", "sinks show what they have staged at its next start"),
+        (False, True, "INFO", "nothing waits for them"),
+    ],
+)
+def test_a_report_that_fails_says_once_what_follows_and_warns_only_of_what_waits(
+    gateway: FakeSinkGateway, caplog: pytest.LogCaptureFixture, has_sinks: bool, is_over: bool, level: str, then: str
+) -> None:
+    reported = begun(gateway, Query(), RunLog(Store()))
+    assert reported.options is not None
+    reported.options = reported.options if has_sinks else replace(reported.options, sink="")
+    reported.readers = {"p"}
+    reported.ends = time.monotonic() if is_over else None
+    gateway.commit_report_failures = [(grpc.StatusCode.UNAVAILABLE, "gone")] * 2
+    with caplog.at_level("INFO", "headrace.engine"):
+        assert (reported.report(), reported.report()) == (None, None)
+    found = [record for record in caplog.records if "cannot report the commits" in record.message]
+    assert [(record.levelname, then in record.message) for record in found] == [(level, True)]
+
+
 def test_an_application_that_writes_to_lakes_only_reports_once_the_names_of_its_sources_are_known(
     gateway: FakeSinkGateway,
 ) -> None:

@@ -26,6 +26,7 @@ def test_exports() -> None:
 def test_a_session_has_the_quick_settings(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
     assert spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled") == "true"
+    assert spark.conf.get("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart") == "false"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get(MANAGER) == "headrace.engine.QuickCheckpoints"
 

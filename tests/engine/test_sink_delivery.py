@@ -12,7 +12,7 @@ from tests.fake_gateway.engine_sinks import FakeSinkGateway
 from headrace.engine import GatewayAway, GatewayError, HeadraceError, NotAllowed, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
 from headrace.engine.sink.delivery import Delivery
 from headrace.engine.sink.options import SinkOptions, parse_sink
-from headrace.engine.sink.sink_errors import VoteGivenUp
+from headrace.engine.sink.sink_calls import VoteGivenUp
 from headrace.engine.sink.vote import vote
 from headrace.engine.wire.connection import Connection
 from headrace.engine.wire.gateway_options import Defaults

@@ -42,6 +42,10 @@ class FakeGateway(EngineServiceServicer):
         """Ends the next fetches after so many frames."""
         self.arrived: dict[str, int] = {}
         """How many messages existed when an available-now run attached."""
+        self.knows_tables = True
+        """Whether it has heard of tables that are read first; otherwise it plans whatever is there."""
+        self.table_ends: dict[str, int] = {}
+        """The present ends of the streams of tables that are read first; a stream that is not here has told none."""
         self.ended: set[str] = set()
         """Streams whose source has ended them; told to those who want to know."""
         self.gone: set[str] = set()
@@ -144,8 +148,9 @@ class FakeGateway(EngineServiceServicer):
             told = bool(ranges) or self.forgets_alone
             forgotten = sorted(self.gone & known.keys() - {r.stream for r in ranges}) if told else []
             away = self.streams_away if request.awaits_streams else []
-            done = not ranges and not away
+            done = not ranges and not away and not request.bootstraps
             response = pb.PlanResponse(ranges=ranges, exhausted=done, all_ended=over, forgotten=forgotten, streams_away=away)
+            response.bootstrapped.extend(self._bootstrapped(request, known, ranges))
             if request.tell_ends and ranges:
                 there = known.keys() | {r.stream for r in ranges}
                 response.opened.extend(sorted(self.streams.keys() - there - self.ended - set(request.awaited)))
@@ -220,6 +225,9 @@ class FakeGateway(EngineServiceServicer):
         for stream in sorted(self.streams):
             if not any(fnmatchcase(stream, pattern) for pattern in request.pipeline.streams):
                 continue
+            held = [pattern for table in request.bootstraps for pattern in table.held] if self.knows_tables else []
+            if any(fnmatchcase(stream, pattern) for pattern in held):
+                continue
             fresh = [m for m in self.streams[stream] if m.sequence > known.get(stream, -1)][:left]
             if request.HasField("max_bytes"):
                 fresh = fresh[: max(1, request.max_bytes // 100)]
@@ -233,6 +241,14 @@ class FakeGateway(EngineServiceServicer):
                 end = frame_pb2.Position(sequence=known[stream])
                 ranges.append(pb.PlannedRange(stream=stream, end=end, ended=True))
         return ranges
+
+    def _bootstrapped(self, request: pb.PlanRequest, known: dict[str, int], ranges: list[pb.PlannedRange]) -> Iterator[str]:
+        """The tables whose streams are planned to their present end."""
+        reached = known | {each.stream: each.end.sequence for each in ranges}
+        for table in request.bootstraps:
+            streams = [stream for stream in self.table_ends if any(fnmatchcase(stream, pattern) for pattern in table.streams)]
+            if streams and all(reached.get(stream, 0) >= self.table_ends[stream] for stream in streams):
+                yield table.table
 
     def _frames(self, stream: str, after: int, upto: int) -> Iterator[frame_pb2.Frame]:
         """Frames of ten messages, as a connector might have sent them: the first and the last reach beyond the range."""

@@ -23,6 +23,7 @@ class Limits:
     credit_bytes: int = 64 << 20
     credit_messages: int = 1_000_000
     linger_ms: int | None = None
+    max_cursor_bytes: int = 0
     capabilities: tuple[pb.Capability.ValueType, ...] = ()
     """None, as a gateway of the last release has."""
 
@@ -47,7 +48,7 @@ class FakeSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             for frame in request.frames.frames:
                 self.take(pb.IngestRequest(frame=frame))
             return
-        if request.WhichOneof("message") == "frame":
+        if request.WhichOneof("message") == "frame" and request.frame.count:
             self.credit_bytes -= request.frame.ByteSize() + FRAME_OVERHEAD
             self.credit_messages -= request.frame.count
             if self.credit_bytes < 0 or self.credit_messages < 0:
@@ -94,10 +95,16 @@ class FakeSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         self.outgoing.put_nowait(pb.IngestResponse(**message))
 
     def ack(
-        self, stream_id: int, sequence: int, epoch: int = 0, cursor: bytes | None = None, returns: frame_pb2.Frame | None = None
+        self,
+        stream_id: int,
+        sequence: int,
+        epoch: int = 0,
+        cursor: bytes | None = None,
+        moves: int = 0,
+        returns: frame_pb2.Frame | None = None,
     ) -> None:
         """Acknowledges, and gives the credit of a frame back where one is named."""
-        position = frame_pb2.Position(epoch=epoch, sequence=sequence, cursor=cursor)
+        position = frame_pb2.Position(epoch=epoch, sequence=sequence, cursor=cursor, moves=moves)
         credit = None
         if returns is not None:
             credit = pb.Credit(bytes=returns.ByteSize() + FRAME_OVERHEAD, messages=returns.count)
@@ -151,6 +158,7 @@ class FakeGateway(FakeServer, SourceServiceServicer):
             frame_overhead_bytes=FRAME_OVERHEAD,
             pace=None if limits.linger_ms is None else pb.Pace(linger_ms=limits.linger_ms),
             capabilities=limits.capabilities,
+            max_cursor_bytes=limits.max_cursor_bytes,
         )
         await context.write(pb.IngestResponse(welcome=welcome))
         self._sessions.put_nowait(session)

@@ -37,7 +37,7 @@ def name_of(message):
 
 app = Pipeline("meetings", idle_flush=IDLE_FLUSH)
 orders = app.source("dated/*", name="orders")
-table = app.table("numbers/*", decode=row_of, event_time=changed_at, name="table")
+table = app.table("numbers/*", decode=row_of, event_time=changed_at, bootstrap=True, name="table")
 changes = app.source("numbers/*", name="changes").event_time(changed_at)
 rows = orders.join(table, on=lambda order: order.key, how="left", retention="1 minute", name="rows")
 pairs = orders.key_by(name="by-order").join_within(
@@ -46,7 +46,7 @@ pairs = orders.key_by(name="by-order").join_within(
 texts = rows.map(lambda pair: f"row {name_of(pair[0])} {pair[1]}", name="row-text").merge(
     pairs.map(lambda pair: f"pair {name_of(pair[0])} {name_of(pair[1])}", name="pair-text")
 )
-table_again = app.broadcast("numbers/*", decode=row_of, event_time=changed_at, name="broadcast")
+table_again = app.broadcast("numbers/*", decode=row_of, event_time=changed_at, bootstrap=True, name="broadcast")
 sums = orders.key_by(name="by-order-again").map_with(table_again, summed)
 texts.merge(sums).sink("out")
 """

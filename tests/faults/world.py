@@ -1,6 +1,7 @@
 """An application that reads two sources, with every process that it needs, each of which can be killed."""
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 from tests.faults.processes import Process
@@ -21,27 +22,33 @@ class World:
         self.rig = Rig(folder)
         self.output, self.program, self.checkpoint = folder / "output", folder / "meetings.py", folder / "checkpoint"
         self.program.write_text(application)
-        self._sources = [Numbers(self.rig.source_folder("numbers")), Dated(self.rig.source_folder("dated"))]
+        made = (Numbers(self.rig.source_folder("numbers")), Dated(self.rig.source_folder("dated")))
+        self.sources: dict[str, Numbers] = {source.name: source for source in made}
         command = ["-m", "headrace.cli", "run", str(self.program), "--checkpoint", str(self.checkpoint), "--finish"]
         command += ["--gateway", self.rig.gateway.address, "--master", "local[2]", "--parallelism", "3", *MODES[mode]]
         driver = Process("driver", command, folder)
         self.rig.processes.append(driver)
-        self._connectors = [self.rig.connector(source.name) for source in self._sources]
-        self.processes = [self.rig.gateway, *self._connectors, self.rig.file_sink("out", self.output), driver]
+        self._connectors = {name: self.rig.connector(name) for name in self.sources}
+        self.processes = [self.rig.gateway, *self._connectors.values(), self.rig.file_sink("out", self.output), driver]
 
-    def start(self) -> None:
+    def start(self, *, without: Collection[str] = ()) -> None:
+        """Starts everything, but for the connectors of some sources."""
+        absent = [self._connectors[name] for name in without]
         for process in self.processes:
-            process.start()
+            if process not in absent:
+                process.start()
 
     def kill(self) -> None:
+        """Kills everything that runs."""
         for process in reversed(self.processes):
-            process.kill()
+            if process.alive:
+                process.kill()
 
     def offer(self, last: int, *, ends: bool) -> None:
-        for connector in self._connectors:
+        for connector in self._connectors.values():
             # It ends with its last stream.
             connector.expected = not ends
-        for source in self._sources:
+        for source in self.sources.values():
             for partition in PARTITIONS:
                 source.offer(partition, last)
                 if ends:

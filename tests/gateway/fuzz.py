@@ -168,7 +168,7 @@ def some_frame(rng: random.Random, first: int, odd: float = 0.3) -> Frame:
         1 if rng.random() >= odd else rng.choice([2, 9]), first, values, step=rng.choice([1, 1, 1, 3]) if len(values) > 1 else 1
     )
     if rng.random() < 0.2:
-        made.cursor = rng.randbytes(rng.choice([0, 8, 4096] if rng.random() >= odd else [5000]))
+        made.cursor = rng.randbytes(rng.choice([0, 8, 4096] if rng.random() >= odd else [70_000]))
     if rng.random() < odd:
         field = rng.choice(list(made.DESCRIPTOR.fields))
         setattr(made, field.name, VALUES[field.type](rng))

@@ -1,6 +1,7 @@
 """What one caller can cost is bounded: patterns, names, and what is kept of names that nobody uses."""
 
 import asyncio
+import math
 import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -21,7 +22,7 @@ from headrace.gateway.core.base import bounds
 from headrace.gateway.core.connections.id_ranges import IdRanges
 from headrace.pipelines.runtime import matches
 from headrace.protocol.v1 import engine_pb2, sink_pb2, source_pb2
-from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime, StepMetrics
+from headrace.protocol.v1.metrics_pb2 import MetricSeries, RunMetrics, StageTime, StepMetrics
 
 STARS = "a*" * 100 + "b/0"
 
@@ -160,7 +161,15 @@ def long_names() -> Iterable[tuple[str, object]]:
         "ReportCommits",
         engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=[LONG]),
     )
-    for metrics in (RunMetrics(steps=[StepMetrics(step=LONG)]), RunMetrics(stages=[StageTime(stage=LONG)])):
+    for metrics in (
+        RunMetrics(steps=[StepMetrics(step=LONG)]),
+        RunMetrics(stages=[StageTime(stage=LONG)]),
+        RunMetrics(series=[MetricSeries(metric=LONG)]),
+        RunMetrics(series=[MetricSeries(metric="a", value=LONG)]),
+        RunMetrics(series=[MetricSeries(metric="a", sum=math.inf)]),
+        RunMetrics(series=[MetricSeries(metric="a", bounds=[math.nan], buckets=[0])]),
+        RunMetrics(series=[MetricSeries(metric="a", bounds=[1, 2], buckets=[0])]),
+    ):
         yield (
             "ReportCommits",
             engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], metrics=metrics),
@@ -200,7 +209,8 @@ def many_names() -> Iterable[tuple[str, object]]:
     yield "ReportCommits", engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=sinks)
     steps = [StepMetrics(step=f"s{n}") for n in range(bounds.MAX_STEPS + 1)]
     stages = [StageTime(stage=f"s{n}") for n in range(bounds.MAX_STAGES + 1)]
-    for metrics in (RunMetrics(steps=steps), RunMetrics(stages=stages)):
+    series = [MetricSeries(metric=f"s{n}") for n in range(bounds.MAX_SERIES + 1)]
+    for metrics in (RunMetrics(steps=steps), RunMetrics(stages=stages), RunMetrics(series=series)):
         yield (
             "ReportCommits",
             engine_pb2.ReportCommitsRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], metrics=metrics),

@@ -8,14 +8,14 @@ from headrace.gateway.core.streams.credit import CreditAccount, CreditPool
 BUDGET = 64 * 1024
 MESSAGES = 100
 SESSIONS = 4
-LARGEST = BUDGET // 4
+MAX_FRAME = BUDGET // 4
 
 
 class Sessions:
     """Sessions that send frames as long as they have credit, and hold them."""
 
     def __init__(self) -> None:
-        self.pool = CreditPool(BUDGET, MESSAGES, SESSIONS, LARGEST)
+        self.pool = CreditPool(BUDGET, MESSAGES, SESSIONS, MAX_FRAME)
         self.held: dict[CreditAccount, list[tuple[int, int]]] = {}
 
     def open(self) -> None:
@@ -54,7 +54,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("open")),
         st.tuples(st.just("close"), st.integers(0, 3)),
-        st.tuples(st.just("send"), st.integers(0, 3), st.integers(1, LARGEST)),
+        st.tuples(st.just("send"), st.integers(0, 3), st.integers(1, MAX_FRAME)),
         st.tuples(st.just("release"), st.integers(0, 3)),
     ),
     max_size=80,
@@ -71,7 +71,7 @@ def test_whatever_happens_the_budget_is_kept_and_shared_once_all_is_released(sto
         getattr(sessions, name)(*arguments)
         pool.rebalance()
         assert pool.used_bytes == sum(a.bytes_left + a.bytes_held for a in sessions.held)
-        assert pool.used_bytes <= pool.shared_bytes + SESSIONS * pool.smallest_window + LARGEST
+        assert pool.used_bytes <= pool.shared_bytes + SESSIONS * pool.smallest_window + MAX_FRAME
         for account, frames in sessions.held.items():
             # Less than a quarter of a window is not granted by itself.
             assert (pool.smallest_window - account.bytes_left - account.bytes_held) * 4 < pool._window()
@@ -109,7 +109,7 @@ def test_released_frames_of_one_session_are_credit_of_those_that_are_short(count
     assert not short or (pool.shared_bytes - pool.used_bytes) * 2 < pool.largest_window + 4
 
 
-@given(st.lists(st.integers(1, LARGEST), min_size=1, max_size=2))
+@given(st.lists(st.integers(1, MAX_FRAME), min_size=1, max_size=2))
 def test_sessions_send_although_idle_ones_were_granted_everything(sizes: list[int]) -> None:
     sessions = Sessions()
     pool = sessions.pool

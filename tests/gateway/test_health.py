@@ -111,6 +111,18 @@ def test_a_clock_that_was_set(jump_ms: int, told: str) -> None:
 # Connectors
 
 
+def test_a_table_that_cannot_be_read_first_is_named_with_what_waits_and_one_that_is_read_is_not() -> None:
+    table = pb.AwaitedTable(table="names", held=["orders/*"], waits_for=["names/0, which has no connector"], age_ms=20_000)
+    well = {"sessions": [session(streams=1)]}
+    assert not found(status(pipelines=[pipeline(awaited_tables=[table])], **well))
+    table.is_blocked = True
+    problem = found(status(pipelines=[pipeline(awaited_tables=[table])], **well))["pipeline totals"]
+    assert (problem.kind, problem.age_ms) == (Kind.NOT_SENT, 20_000)
+    assert problem.cause == "it reads table names before orders/*, and waits for names/0, which has no connector"
+    table.age_ms = 10
+    assert not found(status(pipelines=[pipeline(awaited_tables=[table])], **well))
+
+
 def test_a_source_that_only_replays_send_is_no_fault_between_them() -> None:
     """A wrong pattern is still listed; a connector of the deployment that sends the source, and is not there, is a fault."""
     unmatched = pb.UnmatchedPattern(pattern="again/*", age_ms=20_000)

@@ -25,7 +25,7 @@ from headrace.gateway.telemetry.instruments import STREAM_INSTRUMENTS
 from headrace.gateway.telemetry.readings import MAX_STREAMS
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_RUNNING, ConnectorError, Report
-from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime, StepMetrics
+from headrace.protocol.v1.metrics_pb2 import MetricSeries, RunMetrics, StageTime, StepMetrics
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -131,17 +131,20 @@ async def test_every_metric_is_in_the_reference_with_its_type_and_labels() -> No
         await reader.plan_until("orders/0", 3)
         await reader.plan({"orders/0": 3}, wait_ms=0)
         await scrape_until(http, "commit_to_ack_seconds_count", 1)
-        metrics = RunMetrics(batches=1, steps=[StepMetrics(step="count")], stages=[StageTime(stage="addBatch")])
+        series = [MetricSeries(metric="rejected"), MetricSeries(metric="price", sum=1)]
+        metrics = RunMetrics(batches=1, steps=[StepMetrics(step="count")], stages=[StageTime(stage="addBatch")], series=series)
         await writer.report_commits(metrics=metrics)
         found = {}
         for family in await families(http):
             name = family.name + ("_total" if family.type == "counter" else "")
-            labels = frozenset(label for sample in family.samples for label in sample.labels if label != "le")
+            given = (label for sample in family.samples for label in sample.labels)
+            labels = frozenset(label for label in given if label != "le" or family.type == "counter")
             found[name] = (family.type, labels)
             assert family.documentation
     assert found == reference
     units = re.compile(
-        r"headrace_(\w+(_total|_info|_bytes|_seconds|_messages|_transactions|_instances|_keys)|streams|sessions|pipelines|problems)"
+        r"headrace_(\w+(_total|_info|_bytes|_seconds|_messages|_transactions|_instances|_keys|_sum)"
+        r"|streams|sessions|pipelines|problems)"
     )
     assert [name for name in reference if not units.fullmatch(name)] == []
 
@@ -280,7 +283,11 @@ async def test_a_run_says_what_its_steps_have_done_and_a_replaced_run_says_nothi
         step = StepMetrics(step="count", received=7, sent=5, late=1, failed=1, time_us=1_500_000, keys=4)
         step.MergeFrom(StepMetrics(fired=2, violated=6, further=8))
         stages = [StageTime(stage="addBatch", time_ms=2_500)]
-        await writer.report_commits(metrics=RunMetrics(batches=3, steps=[step], stages=stages, state_bytes=900))
+        series = [
+            MetricSeries(metric="rejected", value="stock", count=3),
+            MetricSeries(metric="price", count=5, sum=12.5, bounds=[0.5, 10], buckets=[1, 4]),
+        ]
+        await writer.report_commits(metrics=RunMetrics(batches=3, steps=[step], stages=stages, state_bytes=900, series=series))
         found = await scrape(http)
         of_step = {"pipeline": "p", "step": "count"}
         expected = {
@@ -296,6 +303,11 @@ async def test_a_run_says_what_its_steps_have_done_and_a_replaced_run_says_nothi
             key("step_fired_timers_total", **of_step): 2,
             key("step_seconds_total", **of_step): 1.5,
             key("step_state_keys", **of_step): 4,
+            key("application_counts_total", pipeline="p", metric="rejected", value="stock"): 3,
+            key("application_histogram_buckets_total", pipeline="p", metric="price", value="", le="0.5"): 1,
+            key("application_histogram_buckets_total", pipeline="p", metric="price", value="", le="10.0"): 4,
+            key("application_histogram_buckets_total", pipeline="p", metric="price", value="", le="+Inf"): 5,
+            key("application_histogram_sum", pipeline="p", metric="price", value=""): 12.5,
         }
         assert {name: found.get(name) for name in expected} == expected
         newer = Writer(address, "r2", readers=["p"])

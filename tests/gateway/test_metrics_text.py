@@ -15,12 +15,13 @@ from headrace.gateway import Http, Limits
 from headrace.gateway.core import ConnectorCounts, Gateway
 from headrace.gateway.observer import Observation, Observer
 from headrace.gateway.telemetry import rendering
-from headrace.gateway.telemetry.instruments import INSTRUMENTS
+from headrace.gateway.telemetry.instruments import APPLICATION_INSTRUMENTS, INSTRUMENTS
 from headrace.gateway.telemetry.measuring import CARDINALITY_LIMITS, Measuring
 from headrace.gateway.telemetry.prometheus import Prometheus
+from headrace.gateway.telemetry.readings import histogram_buckets, histogram_sums
 from headrace.gateway.telemetry.rendering import Format, rendered
 from headrace.protocol.v1 import admin_pb2 as pb
-from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime, StepMetrics
+from headrace.protocol.v1.metrics_pb2 import MetricSeries, RunMetrics, StageTime, StepMetrics
 
 FORMATS = (
     "",
@@ -113,14 +114,18 @@ class Reference:
 
 
 @settings(max_examples=40)
-@given(observations, st.sampled_from(FORMATS), st.lists(st.floats(0, 20), max_size=3))
-def test_the_text_is_that_of_the_libraries(observed: Observation, accept: str, acknowledged_after_s: Iterable[float]) -> None:
+@given(
+    st.lists(st.tuples(observations, st.sampled_from(FORMATS)), min_size=1, max_size=3),
+    st.lists(st.floats(0, 20), max_size=3),
+)
+def test_every_text_is_that_of_the_libraries(texts: list[tuple[Observation, str]], acknowledged_after_s: Iterable[float]) -> None:
     gateway = Gateway(Limits())
-    ours, reference = Prometheus(gateway, Observer(gateway, Http()), of_streams=True), Reference(gateway)
+    ours, references = Prometheus(gateway, Observer(gateway, Http()), of_streams=True), [Reference(gateway) for _ in texts]
     for seconds in acknowledged_after_s:
         for observe in gateway.acknowledgement_observers:
             observe(seconds)
-    assert ours.encoded(observed, accept) == reference.encoded(observed, accept)
+    for (observed, accept), reference in zip(texts, references, strict=True):
+        assert ours.encoded(observed, accept) == reference.encoded(observed, accept)
 
 
 def test_an_instrument_has_so_many_series_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,5 +133,31 @@ def test_an_instrument_has_so_many_series_and_no_more(monkeypatch: pytest.Monkey
     (info,) = (one for one in INSTRUMENTS if one.name == "gateway_info")
     many = dataclasses.replace(info, read=lambda _: [(n, {"version": str(n)}) for n in range(5)])
     observed = Observation(pb.GetStatusResponse(), [], datetime(2026, 11, 29, tzinfo=UTC))
-    lines = rendered([many], observed, Format()).splitlines()
+    lines = rendered([many], observed, Format(), {}).splitlines()
     assert lines[2:] == [f'headrace_gateway_info{{version="{n}"}} {n}.0' for n in range(3)]
+
+
+def observed_histograms(*histograms: MetricSeries) -> Observation:
+    status = pb.GetStatusResponse(pipelines=[pb.PipelineStatus(pipeline="p", metrics=RunMetrics(series=histograms))])
+    return Observation(status, [], datetime(2026, 11, 29, tzinfo=UTC))
+
+
+BOUND = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.sets(BOUND | st.integers(1_234_560, 1_234_570).map(float), min_size=2, max_size=9))
+def test_each_bound_of_a_histogram_has_a_label_of_its_own(bounds: set[float]) -> None:
+    series = MetricSeries(metric="h", count=9, sum=1.0, bounds=sorted(bounds), buckets=[1] * len(bounds))
+    labels = [labels["le"] for _, labels in histogram_buckets(observed_histograms(series))]
+    assert [float(label) for label in labels] == [*sorted(bounds), float("inf")]
+    assert len(set(labels)) == len(bounds) + 1
+
+
+def test_histograms_beyond_the_limit_are_left_out_whole() -> None:
+    many = [MetricSeries(metric=f"h{n}", count=7, sum=1.0, bounds=range(48), buckets=[1] * 48) for n in range(120)]
+    (instrument,) = (one for one in APPLICATION_INSTRUMENTS if one.name == "application_histogram_buckets")
+    observed = observed_histograms(*many)
+    lines = rendered([instrument], observed, Format(), {}).splitlines()[2:]
+    assert len(lines) == 81 * 49
+    assert sum('le="+Inf"' in line for line in lines) == 81
+    assert len(list(histogram_sums(observed))) == 81

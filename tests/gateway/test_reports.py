@@ -56,7 +56,8 @@ async def stage(stack: AsyncExitStack) -> Any:
 
 
 async def test_the_gateway_says_what_it_can_do(stage: Stage) -> None:
-    of_source = [source_pb2.CAPABILITY_PACE, source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_FRAMES]
+    names = ("PACE", "HEARTBEAT", "FRAMES", "CURSORS")
+    of_source = [source_pb2.Capability.Value(f"CAPABILITY_{name}") for name in names]
     assert list((await stage.session()).welcome.capabilities) == of_source
     assert list((await stage.sink().hello()).capabilities) == [source_pb2.CAPABILITY_HEARTBEAT, source_pb2.CAPABILITY_RUNS]
 

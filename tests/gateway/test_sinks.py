@@ -334,7 +334,7 @@ async def test_a_sessions_first_words_are_checked() -> None:
 
 
 async def test_a_vote_for_a_part_without_which_its_instance_came_back_fails() -> None:
-    async with serve() as (_, address):
+    async with serve() as (gateway, address):
         sink, other, writer = SinkClient(address), SinkClient(address), Writer(address)
         await sink.hello("a")
         await other.hello("b")
@@ -345,6 +345,10 @@ async def test_a_vote_for_a_part_without_which_its_instance_came_back_fails() ->
         assert instances == ["a", "b"]
         await sink.close()
         vote = writer.vote(0, writer.part(0, 0), writer.part(0, 1), instances=instances)
+        # It fails by a return that comes while it waits.
+        async with asyncio.timeout(DEADLINE_S):
+            while not any(each.voting for each in gateway.sinks.values()):  # noqa: ASYNC110 - there is no event to wait on
+                await asyncio.sleep(0.01)
         back = SinkClient(address)
         await back.hello("a")
         code, details = await status_of(vote)

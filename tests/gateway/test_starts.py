@@ -255,7 +255,7 @@ async def test_one_query_s_start_is_not_another_s(connector, engine):
         (source_pb2.Starts.Stream(stream_id=9), grpc.StatusCode.NOT_FOUND),
         (source_pb2.Starts.Stream(stream_id=1, position=Position(sequence=2**63)), grpc.StatusCode.INVALID_ARGUMENT),
         (source_pb2.Starts.Stream(stream_id=1, position=Position(epoch=1, sequence=1)), grpc.StatusCode.INVALID_ARGUMENT),
-        (source_pb2.Starts.Stream(stream_id=1, position=Position(cursor=b"x" * 4097)), grpc.StatusCode.INVALID_ARGUMENT),
+        (source_pb2.Starts.Stream(stream_id=1, position=Position(cursor=b"x" * 65_537)), grpc.StatusCode.INVALID_ARGUMENT),
         (source_pb2.Starts.Stream(stream_id=2), grpc.StatusCode.INVALID_ARGUMENT),
     ],
 )

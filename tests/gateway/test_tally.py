@@ -150,7 +150,7 @@ TestTalliesOfForgotten.settings = settings(max_examples=60, stateful_step_count=
 
 
 def test_what_is_acknowledged_within_a_frame_counts_though_the_stream_restarts() -> None:
-    stream, query = Stream("queue/0", replayable=False), Pipeline("query", patterns=("queue/*",))
+    stream, query = Stream("queue/0", kind=source_pb2.SOURCE_KIND_REDELIVERING), Pipeline("query", patterns=("queue/*",))
     query.attached = query.complete = True
     stream.note_reader(query)
     stream.restart(Position(7, 0))

@@ -13,6 +13,7 @@ from headrace.gateway.config import Http, Limits, StreamRule, Token
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.housekeeping import run_housekeeping
 from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.listen import max_request_bytes
 from headrace.gateway.observer import Observer
 from headrace.gateway.services import add_services, interceptors
 from headrace.protocol.v1 import (
@@ -55,7 +56,7 @@ async def serve(
     registry = TokenRegistry(tokens)
     server = grpc.aio.server(
         interceptors=interceptors(registry, gateway.open_calls, gateway.refusals),
-        options=[("grpc.max_receive_message_length", 64 * 2**20)],
+        options=[("grpc.max_receive_message_length", max_request_bytes(gateway.limits))],
     )
     add_services(gateway, server, Observer(gateway, Http()))
     more(server)

@@ -21,7 +21,7 @@ FAULTS = Path(__file__).parents[1] / "faults"
 BEFORE_ANYBODY_LOOKS = {
     # A process is killed and started again at once; what they are about is that nothing is lost or doubled.
     "test_kills.py", "test_many_kills.py", "test_join_kills.py", "test_clock_kills.py", "test_async_kills.py",
-    "test_orderly_stops.py",
+    "test_bootstrap_kills.py", "test_orderly_stops.py",
     # Nothing is wrong: a place is held, streams are named anew, acknowledgements are prompt, checkpoints are read.
     "test_leases.py", "test_narrowed_queries.py", "test_pipelines.py", "test_prompt_acks.py",
     # A bounded run ends with its error.

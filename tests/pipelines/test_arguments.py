@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace.pipelines
 from headrace.contract.names import is_name, is_stream_pattern
 from headrace.pipelines import (
+    Broadcast,
     Context,
     Flow,
     GraphError,
@@ -30,7 +31,9 @@ from headrace.pipelines import (
     Message,
     OnError,
     Pipeline,
+    PipelineError,
     StepError,
+    Table,
     Trial,
     Windowed,
     count,
@@ -84,6 +87,11 @@ ODD: Mapping[str, Any] = {
     "60": 60,
     "2.5": 2.5,
     "nan": float("nan"),
+    "infinity": float("inf"),
+    "more than the protocol carries": 10**18,
+    "less than nothing": -(10**30),
+    "a number beyond floats": 10**400,
+    "a number that Python does not write": 10**5_000,
     "text": "fail",
     "no text": "",
     "two lines": "a\nb",
@@ -99,6 +107,9 @@ ODD: Mapping[str, Any] = {
     "no time": timedelta(0),
     "time that runs backwards": timedelta(seconds=-1),
     "more than event time": timedelta.max,
+    "text beyond event time": "1000000000 days",
+    "a list of nan": [float("nan")],
+    "a list of huge numbers": [10**400, 10**5_000],
     "an async function": is_async,
     "an async generator": is_async_and_yields,
     "a generator": yields,
@@ -113,6 +124,7 @@ CAN_BE: Mapping[str, set[str]] = {
     "Pipeline.on_error": set(),
     "after": {"no time"},
     "as_of": {"True"},
+    "bootstrap": {"True"},
     "concurrency": {"60"},
     "retries": {"0", "60"},
     "map_async.function": {"an async function"},
@@ -128,6 +140,8 @@ CAN_BE: Mapping[str, set[str]] = {
     "broadcast.decode": set(),
     "broadcast.event_time": {"None"},
     "broadcast.key": {"None"},
+    "primary_key.key": {"None"},
+    "primary_key.table": {"text"},
     "count_window.values": {"60"},
     "delay": {"None", "no time"},
     "files": {"an empty list", "an empty dict"},
@@ -136,14 +150,14 @@ CAN_BE: Mapping[str, set[str]] = {
     "initial": {"None", "a function without parameters"},
     "lake.options": {"None", "an empty dict"},
     "lake.partition_by": {"an empty list"},
-    "lake.path": {"text", "spaces around", "long text"},
+    "lake.path": {"text", "spaces around", "long text", "text beyond event time"},
     "lake.table": {"None"},
     "table.decode": set(),
     "table.event_time": {"None"},
     "table.key": {"None"},
     "map_columns.headers": {"True"},
     "max_ahead": {"None", "no time"},
-    "name": {"None", "text"},
+    "name": {"None", "text", "text beyond event time"},
     "retention": {"no time"},
     "set_headers.function": GENERATORS,
     "sink.sink": {"text"},
@@ -153,6 +167,8 @@ CAN_BE: Mapping[str, set[str]] = {
     "stateful_flat.on_timer": {"None", *GENERATORS},
     "stateful_flat.state": {"a function without parameters"},
     "key_by.function": {"None"},
+    "counter.amount": {"None"},
+    **{f"{method}.values": {"an empty list", "an empty dict"} for method in ("counter", "histogram")},
     **{optional: {"None"} for optional in ("aggregation", "combine", "decode", "encode", "id", "on_timer", "output", "update")},
     **{
         optional: {"None"}
@@ -252,6 +268,8 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "sink": {"sink": "out"},
     "sink_by": {"function": repr, "sinks": ["out"]},
     "split": {"function": repr, "into": ["one", "other"]},
+    "counter": {"name": "the-step"},
+    "histogram": {"name": "the-step", "of": len, "bounds": [1, 2]},
     "lake": {"path": "tables/out", "schema": Class},
     "stateful": {"function": keeps, "state": list},
     "stateful_flat": {"function": keeps, "state": list},
@@ -265,6 +283,7 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "sliding": {"size": "1 hour", "every": "5 minutes"},
     "session": {"gap": "1 hour"},
     "count_window": {"values": 1},
+    "primary_key": {"table": "public.customers"},
     **{aggregation: {} for aggregation in ("count", "total", "mean", "minimum", "maximum", "collect()", "distinct")},
     "top_n": {"n": 3},
     "quantile": {"at": 0.5},
@@ -309,13 +328,12 @@ class Case:
             return f"{PLACE}, {'source' if self.method == 'source' else 'step'} the-step"
         return f"{PLACE}, {self.method}(...)"
 
-    def call(self, odd: Any) -> None:
-        """Calls the method with an odd value of the parameter."""
+    def call(self, odd: Any) -> Any:
+        """Calls the method with an odd value of the parameter, and returns what it returns."""
         sound, method = self.sound, self.bind()
         if self.parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            method(odd, **made(sound))
-        else:
-            method(**made({**sound, self.parameter.name: odd}))
+            return method(odd, **made(sound))
+        return method(**made({**sound, self.parameter.name: odd}))
 
 
 def methods() -> Iterator[tuple[str, str, Callable[[], Callable[..., Any]]]]:
@@ -399,6 +417,79 @@ def test_a_parameter_refuses_what_it_cannot_have_and_names_the_step(case: Case) 
         said = refusal(case, odd)
         assert said is not None, f"{case.owner}.{case.method} accepts {odd} as {case.parameter.name}"
         assert re.fullmatch(rf"(a )?{re.escape(case.place)}.*:? {case.parameter.name}\b.{{,600}}", said), said
+
+
+CANNOT_BE_SHOWN = {"an object", "a number that Python does not write", "a list of huge numbers"}
+"""Values whose repr raises, also where Hypothesis calls it."""
+PARTS = st.one_of(
+    st.sampled_from([value for name, value in ODD.items() if name not in CANNOT_BE_SHOWN]),
+    st.integers() | st.floats() | st.decimals() | st.fractions() | st.text(max_size=4) | st.binary(max_size=4),
+    st.timedeltas() | st.datetimes() | st.sampled_from(["1 hour", "5 ms", "a", "b", "delta", "inner", Late.FIRE, OnError.SKIP]),
+    st.sampled_from([int, str, list, dict, len, print, Class, count(), tumbling("1 s"), json(Class), re.compile("a")]),
+)
+ANYTHING = st.recursive(
+    PARTS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=2), inner, max_size=2)
+        | st.dictionaries(st.integers(), inner, max_size=2) | st.frozensets(st.text(max_size=2), max_size=3)
+    ),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.owner}.{case.method}-{case.parameter.name}")
+@settings(max_examples=25, derandomize=True, database=None, deadline=None)
+@given(odd=ANYTHING)
+def test_whatever_is_passed_is_refused_with_the_name_of_the_step_or_fits_and_nothing_inside_fails_later(
+    case: Case, odd: Any
+) -> None:
+    found = list[Any]()
+    said = raised(lambda: found.append(case.call(odd)), GraphError)
+    if said is not None:
+        place = re.escape(case.place).replace(",", "[,:]")
+        assert re.match(rf"(a )?{place}.*\b{case.parameter.name}\b", said, re.DOTALL | re.IGNORECASE), said
+        assert len(said) < 1_000, "an error is not longer than what is wrong"
+        return
+    app = finished(case, found[0])
+    said = raised(lambda: try_out(app, starts=case.method != "stateful_program"), PipelineError)
+    assert said is None or re.match(rf"pipeline {app.name}\b", said), said
+
+
+def try_out(app: Pipeline, *, starts: bool) -> None:
+    """Has a pipeline process a message, unless that would start a program."""
+    graph = app.graph
+    if starts:
+        trial = Trial(app)
+        trial.send(Message(b'{"number": 1}', b"k", 5, graph.streams[0].replace("*", "0")))
+        trial.finish()
+
+
+def finished(case: Case, found: Any) -> Pipeline:
+    """The pipeline to which a call belongs, with what it lacks: a step that uses the result of the call, and a sink."""
+    if isinstance(found, Pipeline):
+        found.source("s/*", name="before").sink("end", encode=repr_of)
+        return found
+    if case.method == "primary_key":
+        found = pipeline().table("t/*", decode=repr, key=found, name="rows")
+    elif case.owner == "function":
+        found = keyed().window(found) if case.method in SPANS else keyed().aggregate(found, name="made")
+    app = NEWEST[0]
+    if isinstance(found, Windowed):
+        found = found.aggregate(count(), name="made")
+    if isinstance(found, Table):
+        found = app.source("o/*").join(found, on=repr, retention="1 s", name="made")
+    if isinstance(found, Broadcast):
+        found = app.source("o/*").key_by(name="o-key").map_with(found, lambda value, rows: value, name="made")
+    for number, flow in enumerate(found.values() if isinstance(found, Mapping) else [] if found is None else [found]):
+        flow.sink(f"end{number}", encode=repr_of, name=f"end{number}")
+    return app
+
+
+def repr_of(value: Any) -> bytes:
+    return repr(value).encode()
+
+
+SPANS = {"tumbling", "sliding", "session", "count_window"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.owner}.{case.method}-{case.parameter.name}")

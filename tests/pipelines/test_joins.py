@@ -86,13 +86,27 @@ def message(sent: Sent) -> Message:
     return Message(value, sent.key.encode(), sent.time, sent.stream, sent.sequence)
 
 
-def tried(app: Pipeline, random: Any, sent: list[Sent], cuts: list[int], restarts: list[bool], buckets: int) -> Trial:
-    """A trial that gets all messages, in some order and in some micro-batches, and then the end of each stream."""
+def tried(
+    app: Pipeline,
+    random: Any,
+    sent: list[Sent],
+    cuts: list[int],
+    restarts: list[bool],
+    buckets: int,
+    bootstrap: int | None = None,
+) -> Trial:
+    """A trial that gets all messages, in some order and in some micro-batches, and then the end of each stream.
+
+    `bootstrap` is the number of the micro-batch with which tables are read to their present end; None if the pipeline has none.
+    """
     trial = Trial(app, buckets=buckets)
     trial.open(*LEFTS, *RIGHTS)
     ends = [*LEFTS, *RIGHTS]
     random.shuffle(ends)
     for number, batch in enumerate(cut(mixed(random, sent), cuts)):
+        if number == bootstrap:
+            trial.bootstrap(*(one for one in batch if one.stream in RIGHTS))
+            batch = [one for one in batch if one.stream in LEFTS]
         trial.send(*batch)
         if restarts[number % len(restarts)]:
             trial.restart()
@@ -307,6 +321,7 @@ def in_windows(lefts: list[Sent], rights: list[Sent], size: int, delay: int, how
     retention=st.none() | BOUNDS,
     delay=BOUNDS,
     how=st.sampled_from(["inner", "left"]),
+    bootstrap=st.none() | st.integers(0, 9),
 )
 def test_a_value_meets_the_row_as_of_its_time_as_a_loop_over_all_changes_says(
     orders: list[Sent],
@@ -318,15 +333,16 @@ def test_a_value_meets_the_row_as_of_its_time_as_a_loop_over_all_changes_says(
     retention: int | None,
     delay: int,
     how: Any,
+    bootstrap: int | None,
 ) -> None:
     app = Pipeline("as-of")
-    table = app.table("r/*", decode=bytes.decode, name="table")
+    table = app.table("r/*", decode=bytes.decode, bootstrap=bootstrap is not None, name="table")
     as_of: dict[str, Any] = {"as_of": False} if retention is None else {"retention": us(retention)}
     found: KeyedFlow[Any] = app.source("l/*").join(table, on=lambda value: value.key, how=how, delay=us(delay), **as_of)
     texts = found.map(lambda pair: f"{pair[0].value.decode()} + {'none' if pair[1] is None else pair[1]}", name="text")
     texts.sink("out")
     texts.stateful(hashed, dict).sink("hashes")
-    trial = tried(app, random, orders + changes, cuts, restarts, buckets)
+    trial = tried(app, random, orders + changes, cuts, restarts, buckets, bootstrap)
     bound = retention or 0
     places = Late.PLACE_IN_OLDEST
     expected = as_of_each(placed(orders, LEFTS, bound, places), placed(changes, RIGHTS, delay, places), how)

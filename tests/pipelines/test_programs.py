@@ -189,7 +189,7 @@ BROKEN = {
     "a null": ([ready(), results(1, message_indices=u32(0), value_lengths=u32(0xFFFFFFFF))], "a result is null"),
     "lengths that are more": (
         [ready(), results(1, message_indices=u32(0), values=b"x", value_lengths=u32(2))],
-        "the lengths of values add up to 2, and the column has 1 bytes",
+        "the lengths of values add up to 2, and the size of the column is 1",
     ),
     "no index": ([ready(), results(1, value_lengths=u32(0))], "message_indices has 0 entries, and value_lengths has 1"),
     "half an index": ([ready(), results(1, message_indices=b"xx")], "message_indices has 2 bytes, which is not a multiple of 4"),

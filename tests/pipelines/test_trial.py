@@ -16,6 +16,7 @@ from headrace.pipelines import Headers, Message, OnError, Pipeline, Trial, Trial
 def application() -> Pipeline:
     app = Pipeline("orders", on_error=OnError.SKIP, dead_letters="failed")
     orders = app.source("orders/*, returns/0", decode=int, max_ahead="1 day", name="read").key_by(lambda value: 0, name="by-key")
+    orders.counter("seen").histogram("sizes", float, [1])
     orders.window(tumbling("1 hour")).aggregate(count(), name="counts").sink("out", encode=text)
     return app
 
@@ -110,6 +111,7 @@ def test_fields_of_messages_that_are_right_are_accepted() -> None:
 SOUND: Mapping[str, Mapping[str, Any]] = {
     "Trial": {"pipeline": application()},
     "send": {},
+    "bootstrap": {},
     "history": {},
     "open": {},
     "end": {},
@@ -118,12 +120,15 @@ SOUND: Mapping[str, Mapping[str, Any]] = {
     "values": {"sink": "out"},
     "rows": {"path": "tables/out"},
     "states": {"step": "counts"},
+    "counter": {"name": "seen"},
+    "histogram": {"name": "sizes"},
 }
 CAN_BE: Mapping[str, set[str]] = {
     "buckets": {"60"},
     "now": {"a function without parameters", "a function of five", "a generator", "an async function", "an async generator"}
     | {"an object that yields when it is called"},
     "pipeline": {"None"},
+    "value": {"no text"},
     "migrate_states": {"an empty list", "an empty dict"},
     "drop_states": {"an empty list", "an empty dict"},
 }

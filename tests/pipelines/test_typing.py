@@ -34,6 +34,7 @@ from headrace.pipelines import (
     maximum,
     mean,
     minimum,
+    primary_key,
     quantile,
     sliding,
     top_n,
@@ -205,6 +206,7 @@ def test_aggregations_have_the_types_of_what_they_aggregate() -> None:
     assert_type(flow().aggregate(collect()), KeyedFlow[list[int]])
     assert_type(hours.aggregate(collect(lambda order: order.item), name="e"), KeyedFlow[list[str]])
     assert_type(flow().aggregate(mean()), KeyedFlow[float])
+    assert_type(hours.aggregate(count(), before_shuffle=True, name="k"), KeyedFlow[int])
     assert_type(hours.aggregate(count(), output=lambda key, n, window: (window.end, n), name="f"), KeyedFlow[tuple[int, int]])
     shown = hours.aggregate(total(lambda order: order.price), output=lambda key, price, window: f"{key} {price:.2f}", name="g")
     assert_type(shown, KeyedFlow[str])
@@ -215,6 +217,12 @@ def test_flows_by_name_have_the_types_of_what_is_divided() -> None:
     assert_type(all_orders.split(lambda order: order.item, ["tea"], name="a"), Mapping[str, Flow[Order]])
     by_item = all_orders.key_by(lambda order: order.item)
     assert_type(by_item.split(lambda order: order.item, ["tea"], name="b"), Mapping[str, KeyedFlow[Order]])
+    assert_type(all_orders.counter("tea", lambda order: len(order.item)), Flow[Order])
+    counted = by_item.counter("items", by=lambda order: order.item, values=["tea"])
+    assert_type(counted.histogram("prices", lambda order: float(order.price), [1, 10]), KeyedFlow[Order])
+    all_orders.counter("no amount", lambda order: order.item)  # type: ignore
+    all_orders.histogram("no number", lambda order: order.item, [1])  # type: ignore
+    by_item.counter("no label", by=lambda order: order.price, values=["1"])  # type: ignore
     all_orders.sink_by(lambda order: order.price, ["tea"], str, name="c")  # type: ignore
 
 
@@ -311,6 +319,19 @@ def test_joins_have_pairs_and_none_where_a_side_may_be_missing() -> None:
         left.join_within(right, before="1s", after="1s", how="right", name="n")  # type: ignore
     with pytest.raises(GraphError, match="right is a flow after key_by"):
         windows.join(app.source("o/*"), name="wd")  # type: ignore
+
+
+def test_rows_of_a_captured_table_have_keys_of_the_type_of_its_primary_key() -> None:
+    app = Pipeline("typed")
+    baskets = app.table("i/*", decode=json(Basket), key=primary_key("public.baskets", int))
+    assert_type(baskets, Table[int, Basket])
+    assert_type(app.table("p/*", decode=json(Basket), key=primary_key("p", tuple[int, str])), Table[tuple[int, str], Basket])
+    assert_type(app.table("a/*", decode=json(Basket), key=primary_key("a")), Table[Any, Basket])
+    assert_type(app.broadcast("b/*", decode=json(Basket), key=primary_key("b", str)), Broadcast[str, Basket])
+    orders(app).join(baskets, on=lambda order: 5, as_of=False, name="c")
+    orders(app).join(baskets, on=lambda order: order.item, as_of=False, name="d")  # type: ignore
+    with pytest.raises(GraphError):
+        primary_key("public.baskets", 5)  # type: ignore
 
 
 def test_a_function_sees_rows_of_the_types_of_their_table() -> None:

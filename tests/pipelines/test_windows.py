@@ -251,7 +251,7 @@ def test_what_makes_no_sense_is_refused_while_the_pipeline_is_built() -> None:
         session("0s")
     with refused("leave gaps"):
         sliding("1s", every="2s")
-    with refused("at least one value"):
+    with refused("values must be at least 1, and is 0"):
         count_window(0)
     with refused("remove delay"):
         flow.window(count_window(2), delay="1s")

@@ -15,6 +15,8 @@ from pathlib import Path
 TABLE = Path(__file__).with_name("costs.txt")
 FRACTION = 0.02
 """A sample takes one heavy test of each kind, and more of a subject up to this part of what its heavy tests cost."""
+MAX_FIRST_COST = 60.0
+"""A sample takes a test that costs more seconds only where its subject or kind has no cheaper one; shares take the others."""
 TURNS = 3
 """In how many runs of all tests a test with the mark `in_turn` comes once, unless the mark says another number."""
 KIT = re.compile(r"tests/connectors/\w+/test_conformance\.py")
@@ -130,7 +132,7 @@ def sample(tests: Iterable[Heavy], seed: str, fraction: float = FRACTION) -> set
     for kind in sorted(of_other):
         members = of_other[kind]
         if not any(test.name in chosen for test in members):
-            chosen.add(random.Random(f"{seed} {kind}").choice(members).name)
+            chosen.add(random.Random(f"{seed} {kind}").choice(_candidates(members)).name)
     return chosen
 
 
@@ -158,10 +160,16 @@ def turn_of(seed: str, of: int = TURNS) -> int:
 def _of_subject(subject: str, members: Sequence[Heavy], seed: str, fraction: float) -> list[Heavy]:
     """The first in a random order, and what follows as long as there is room. One of twice the cost is half as often first."""
     chance = random.Random(f"{seed} {subject}")
-    order = sorted(members, key=lambda test: chance.expovariate(1 / test.cost))
+    order = sorted(_candidates(members), key=lambda test: chance.expovariate(1 / test.cost))
     chosen, room = [order[0]], fraction * sum(test.cost for test in members) - order[0].cost
     for test in order[1:]:
         if test.cost <= room:
             chosen.append(test)
             room -= test.cost
     return chosen
+
+
+def _candidates(members: Sequence[Heavy]) -> Sequence[Heavy]:
+    """Those that may represent the others: all that are not too dear, or the cheapest."""
+    cheapest = min(test.cost for test in members)
+    return [test for test in members if test.cost <= max(MAX_FIRST_COST, cheapest)]

@@ -35,8 +35,9 @@ from tests.selection.choice import (
 from tests.selection.processor_time import Group, of_children_s, own_group
 from tests.selection.spent import BESIDE, Spent
 
-KINDS = frozenset({"hdfs", "s3", "registry", "nats_cluster"})
-"""The fixtures that are kinds of their own: each run has a test of each store, of a registry, and of a cluster of brokers.
+KINDS = frozenset({"hdfs", "s3", "registry", "catalog", "nats_cluster"})
+"""The fixtures that are kinds of their own: each run has a test of each store, of a registry and of a catalog, and of a
+cluster of brokers.
 
 Each single broker has light tests, which every run has.
 """

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.selection import spent
 from tests.selection.choice import (
     FRACTION,
+    MAX_FIRST_COST,
     TABLE,
     TURNS,
     Heavy,
@@ -154,6 +155,16 @@ def test_a_cheap_test_is_taken_more_often() -> None:
     tests = [Heavy("a::cheap", 1.0, "a"), Heavy("a::dear", 9.0, "a")]
     cheap = sum(sample(tests, str(seed)) == {"a::cheap"} for seed in range(300))
     assert 200 < cheap < 300
+
+
+@given(TESTS, SEEDS)
+def test_a_dear_test_is_left_to_the_shares_unless_its_subject_has_no_other(tests: list[Heavy], seed: str) -> None:
+    chosen = sample(tests, seed)
+    for test in tests:
+        if test.name in chosen and test.cost > MAX_FIRST_COST:
+            kinds = [{test.subject}, *({kind} for kind in test.others)]
+            alike = [[other.cost for other in tests if kind & ({other.subject} | other.others)] for kind in kinds]
+            assert any(min(costs) == test.cost for costs in alike)
 
 
 def test_tests_that_are_gone_are_named(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ GATEWAY = (
     _fault(
         "acknowledges what is planned",
         f"{CORE}.streams.reconciling:committed_by_all",
-        "min(p.position(stream.name) for",
-        "min(max(p.position(stream.name), p.planned.get(stream.name, BEGINNING)) for",
+        "p.position(stream.name).delivered) for",
+        "max(p.position(stream.name), p.planned.get(stream.name, BEGINNING), key=lambda each: (each.epoch, each.sequence))) for",
     ),
     _fault(
         "drops a frame that is still needed",
@@ -100,16 +100,6 @@ GATEWAY = (
         "now_us",
         "queue",
         60,
-    ),
-    _fault(
-        "numbers epochs one by one where the clock is behind",
-        f"{CORE}.streams.reconciling:_epoch_after",
-        "int(uniform(0, _EPOCH_STEP))",
-        "0",
-        "gateways",
-        4,
-        scale=LARGE,
-        first=300_004_858,
     ),
     _fault(
         "never lets a source open a stream again",
@@ -189,8 +179,8 @@ GATEWAY = (
     _fault(
         "waits for a range of a past epoch",
         f"{CORE}.batches.reading:read",
-        "stream.is_over(end.epoch)",
-        "False",
+        "(stream.is_over(end.epoch) or",
+        "(False or",
         "queue",
     ),
     _fault(
@@ -220,8 +210,9 @@ SEVERAL_GATEWAYS = (
         "attachment > pipeline.attachment and pipeline.complete",
         "False",
         "gateways",
-        60,
+        20,
         scale=LARGE,
+        first=5_140,
     ),
     _fault(
         "keeps an epoch below one that was read at another gateway",
@@ -436,7 +427,7 @@ SDKS = (
         "await self._answers.part_failed(id_, writing.part, error)",
         "self._parts[id_] = writing\n        writing.messages += len(rows)",
         "sinks",
-        60,
+        first=81,
     ),
 )
 ENGINES = (
@@ -455,7 +446,7 @@ ENGINES = (
     _fault(
         "attaches with the batch that is not committed",
         f"{MODEL}.planner:Planner.announce_replay",
-        "await self._attach(start.streams, moved(end.streams, start.streams))",
+        "await self._attach(begins, moved(end.taken_as_unread().streams, begins))",
         "await self._attach(end.streams, {})",
         "cuts",
     ),
@@ -483,6 +474,7 @@ ENGINES = (
         f"{MODEL}.tasks:Tasks._deliver",
         '{next(self._attempts)}"',
         '0"',
+        first=61,
     ),
     _fault(
         "loses the end of a range",
@@ -497,4 +489,86 @@ ENGINES = (
         "if name not in earlier}",
     ),
 )
-FAULTS = (*GATEWAY, *SEVERAL_GATEWAYS, *SINK_SIDE, *SDKS, *ENGINES)
+TABLES = (
+    _fault(
+        "ignores that tables are read first",
+        f"{ENGINE}.source.bootstraps:Bootstraps.pending",
+        "if not table.parts <= done]",
+        "if False]",
+        "tables",
+    ),
+    _fault(
+        "plans what waits for tables",
+        f"{CORE}.pipelines.bootstrap:held",
+        "name for name in waiting if",
+        "name for name in () if",
+        "tables",
+    ),
+    _fault(
+        "takes a table that is there for one that was read",
+        f"{CORE}.batches.bootstrapping:missing",
+        "if not has_read(pipeline, stream):",
+        "if False:",
+        "tables",
+    ),
+    _fault(
+        "takes what has arrived of a table for all of it",
+        f"{CORE}.batches.available_now:_target",
+        "return max(stream.received, Position(stream.live_epoch, latest))",
+        "return stream.received",
+        "tables",
+        60,
+    ),
+    _fault(
+        "never keeps that a table was read",
+        f"{ENGINE}.source.bootstraps:Bootstraps.done",
+        " | self._ready",
+        "",
+        "tables",
+        2,
+    ),
+)
+FEEDS = (
+    _fault(
+        "keeps the cursor of a range that was given up",
+        f"{ENGINE}.checkpoint.position:Position.taken_as_unread",
+        "begin = self.begin\n",
+        "begin = replace(self, begin=None)\n",
+        "feeds",
+        5,
+    ),
+    _fault(
+        "acknowledges what is not confirmed as read",
+        "headrace.contract.position:Position.delivered",
+        "if self.begin is None",
+        "if self.epoch >= 0",
+        "feeds",
+        5,
+        first=240,
+    ),
+    _fault(
+        "takes any place of a feed for one that was read",
+        f"{CORE}.streams.stream:Stream.covers",
+        'return self.start.sequence == 0 and self.base <= (position.cursor or b"")',
+        "return True",
+        "feeds",
+        40,
+    ),
+    _fault(
+        "opens a feed after the latest cursor",
+        f"{CORE}.streams.reconciling:_resume",
+        "min(places",
+        "max(places",
+        "feeds",
+        5,
+    ),
+    _fault(
+        "never records that a batch was read",
+        f"{ENGINE}.source.confirmation:Confirmation.is_due",
+        "return self._monotonic() - self._since >= CONFIRM_AFTER_S",
+        "return False",
+        "feeds",
+        5,
+    ),
+)
+FAULTS = (*GATEWAY, *SEVERAL_GATEWAYS, *SINK_SIDE, *SDKS, *ENGINES, *TABLES, *FEEDS)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.laboratory.soak.slope import FEWEST_BLOCKS, Verdict, fit, judge
+from headrace.laboratory.soak.slope import MIN_BLOCKS, Verdict, fit, judge
 
 BOUND = 8.0
 SECONDS = 1200
@@ -77,7 +77,7 @@ def test_what_fills_up_and_stays_is_no_growth() -> None:
 
 
 def test_a_few_measurements_say_nothing() -> None:
-    for count in range(FEWEST_BLOCKS):
+    for count in range(MIN_BLOCKS):
         assert judge(fit(TIMES[:count], [float(number) for number in range(count)]), BOUND) is Verdict.TOO_SHORT
     assert fit([1.0] * 50, [1.0] * 50) is None, "all at the same time"
 

@@ -61,7 +61,12 @@ class ScriptSource(Source):
                 at += 1
                 message = messages[at - 1]
                 waits = self.kind is SourceKind.REDELIVERING and message.token not in self.settled
-                if waits or (message.sequence is not None and (position is None or message.sequence > position.sequence)):
+                follows = self.kind is SourceKind.RESUMABLE and (message.cursor or b"") > ((position and position.cursor) or b"")
+                if (
+                    waits
+                    or follows
+                    or (message.sequence is not None and (position is None or message.sequence > position.sequence))
+                ):
                     yield message
             if of["then"] == "ends":
                 return
@@ -72,12 +77,13 @@ class ScriptSource(Source):
 
     def _message(self, written: dict[str, Any]) -> Message:
         redelivering = self.kind is SourceKind.REDELIVERING
+        counted = self.kind is not SourceKind.REPLAYABLE
         time = written.get("event_time")
         return Message(
             value=_bytes(written["value"]),
             key=_bytes(written.get("key")),
             event_time=None if time is None else int(time),
-            sequence=None if redelivering else int(written["sequence"]),
+            sequence=None if counted else int(written["sequence"]),
             message_id=written.get("message_id"),
             headers=[(name, _bytes(value)) for name, value in written["headers"]] if "headers" in written else None,
             cursor=_bytes(written.get("cursor")),

@@ -71,7 +71,7 @@ async def test_a_query_goes_back_to_a_time_of_each_record(log, address, query, t
 def test_what_has_no_positions_is_told(log):
     where = f"--bootstrap-servers={log.servers}"
     untimed = positions("kafka", where, "--topics=t", "--source=s")
-    assert (untimed.exit_code, "say at which time, with --time" in untimed.stderr) == (2, True)
+    assert (untimed.exit_code, "name the time, with --time" in untimed.stderr) == (2, True)
     no_topic = positions("kafka", where, "--topics=not.any", "--source=s", "--time=2026-01-31")
     assert (no_topic.exit_code, "kafka has no streams" in no_topic.stderr) == (1, True)
     other = positions("file", "--source=s", "--path=*.csv", "--time=2026-01-31")

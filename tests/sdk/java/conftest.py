@@ -130,3 +130,20 @@ def debezium(toolchain: Toolchain, bridge: list[str]) -> list[str]:
     fetched = toolchain.build(BRIDGE / "presets" / "debezium-postgresql", "package")
     assert fetched.returncode == 0, fetched.stdout
     return bridge
+
+
+@pytest.fixture(scope="session")
+def debezium_mariadb(toolchain: Toolchain, bridge: list[str]) -> list[str]:
+    """The command that has headrace find the preset for MariaDB, with its jars."""
+    fetched = toolchain.build(BRIDGE / "presets" / "debezium-mariadb", "package")
+    assert fetched.returncode == 0, fetched.stdout
+    return bridge
+
+
+@pytest.fixture(scope="session")
+def jdbc_plugin(toolchain: Toolchain, bridge: list[str]) -> Path:
+    """A folder of plugins with Debezium's connector that writes to databases."""
+    assert bridge
+    fetched = toolchain.build(BRIDGE / "plugins" / "debezium-jdbc", "package")
+    assert fetched.returncode == 0, fetched.stdout
+    return BRIDGE / "target" / "plugins"

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(3, 6)]  # The first 
 Command = Callable[..., list[str]]
 
 _OF_OTHER_SOURCES = {
-    *("redelivery", "epochs", "earlier-epoch", "starts", "position-lost"),
+    *("redelivery", "epochs", "earlier-epoch", "resume-cursor", "cursor-order", "starts", "position-lost"),
     *("end-of-stream", "last-acks", "reopen-after-end", "gone"),
     *("max-streams", "stream-credit"),  # It has one stream.
 }

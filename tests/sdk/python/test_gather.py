@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.sdk import FrameTarget, Message
-from headrace.sdk.sources.gather import Gather
+from headrace.sdk import Batch, FrameTarget, Message
+from headrace.sdk.sources.gather import ADDED, ENDED, Gather
 from headrace.sdk.wire import pack
 
 MESSAGES = 10_000
@@ -27,17 +27,30 @@ def frequent_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("frequent_switches")
 @pytest.mark.parametrize("frame", [FrameTarget(messages=2), FrameTarget(bytes=500), FrameTarget()])
-async def test_messages_that_are_taken_while_others_are_added_all_arrive_in_order(frame: FrameTarget) -> None:
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
+async def test_messages_that_are_taken_while_others_are_added_all_arrive_in_order(frame: FrameTarget, at_once: bool) -> None:
     changed, taken = asyncio.Event(), 0
     gather = Gather(asyncio.get_running_loop(), changed.set, frame)
 
-    def read() -> None:
+    def messages() -> Iterator[Message]:
         for number in range(MESSAGES):
             # Some have further attributes, or exceed a frame.
             value = b"m" * (600 if number % 1000 == 0 else number % 7)
-            if gather.add(Message(value, b"k" if number % 3 else None, sequence=number, token=number if number % 5 else None)):
-                with gather.condition:
-                    assert gather.condition.wait_for(lambda: not gather.full, DEADLINE_S)
+            key, token = b"k" if number % 3 else None, number if number % 5 == 0 or number > MESSAGES // 2 else None
+            yield Message(value, key, sequence=number, token=token)
+
+    def wait_for_room() -> None:
+        with gather.condition:
+            assert gather.condition.wait_for(lambda: not gather.full, DEADLINE_S)
+
+    def read() -> None:
+        items = messages()
+        while at_once and (item := gather.add_plain(items)) is not ENDED:
+            if item is ADDED or gather.add(item):
+                wait_for_room()
+        for item in items:
+            if gather.add(item):
+                wait_for_room()
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -52,3 +65,15 @@ async def test_messages_that_are_taken_while_others_are_added_all_arrive_in_orde
             assert columns.count == columns.last - columns.first + 1
     reader.join()
     assert (gather.messages, gather.bytes, gather.full) == (0, 0, False)
+
+
+@pytest.mark.parametrize("frame", [FrameTarget(messages=1), FrameTarget()])
+async def test_a_cursor_replaces_the_one_before_it_while_there_is_no_credit(frame: FrameTarget) -> None:
+    gather = Gather(asyncio.get_running_loop(), lambda: None, frame)
+    gather.add(Message(b"m", sequence=1))
+    for number in range(10_000):
+        gather.add(Batch([], cursor=b"%d" % number))
+    _, cursor = gather.take()
+    assert isinstance(cursor, Batch)
+    assert cursor.cursor == b"9999"
+    assert gather.take() == []

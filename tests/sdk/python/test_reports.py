@@ -64,6 +64,7 @@ async def test_hello_names_the_sdk_and_what_it_can_do(gateway, connect, sink_gat
         source_pb2.CAPABILITY_PACE,
         source_pb2.CAPABILITY_HEARTBEAT,
         source_pb2.CAPABILITY_FRAMES,
+        source_pb2.CAPABILITY_CURSORS,
     ]
     assert list(sink.hello.capabilities) == [source_pb2.CAPABILITY_HEARTBEAT]
 

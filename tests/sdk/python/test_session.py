@@ -113,6 +113,7 @@ async def test_a_source_is_read_acknowledged_and_ends(gateway, connect, log):
         pb.CAPABILITY_PACE,
         pb.CAPABILITY_HEARTBEAT,
         pb.CAPABILITY_FRAMES,
+        pb.CAPABILITY_CURSORS,
     ]
     assert session.metadata["authorization"] == "Bearer secret"
 
@@ -768,7 +769,7 @@ async def test_more_partitions_than_a_session_may_have_end_the_connector(gateway
         def partitions(self):
             return ["a", "b"]
 
-    with pytest.raises(InvalidSource, match=r"2 partitions.*1 stream"):
+    with pytest.raises(InvalidSource, match=r"2 partitions.*limits a session to 1"):
         await connect(Parts(VALUES))
 
 
@@ -1001,6 +1002,58 @@ async def test_a_redelivering_source_learns_the_last_position_of_a_checkpoint(ga
     await session.open(epoch=200, earlier=earlier)
     assert [message.sequence for message in await session.messages(1)] == [1]
     assert read_after == [None, Position(sequence=1, cursor=b"this queue", epoch=100)]
+
+
+class Feed(Source):
+    """Sends letters, and others each time."""
+
+    name = "log"
+    kind = SourceKind.RESUMABLE
+
+    def __init__(self, *cursors: bytes) -> None:
+        self.cursors = cursors
+        self.reads: list[Position | None] = []
+        self.acks: list[Position] = []
+
+    def read(self, partition, position):
+        self.reads.append(position)
+        for cursor in self.cursors:
+            yield Message(b"a", cursor=cursor)
+        while True:
+            yield None
+
+    def acknowledged(self, partition, position):
+        self.acks.append(position)
+
+
+async def test_a_resumable_source_continues_after_a_cursor_and_counts_on(gateway, connect):
+    source = Feed(b"5", b"6")
+    connect(source)
+    session = await gateway.session()
+    request = (await session.next("open_stream")).open_stream
+    assert request.kind == pb.SOURCE_KIND_RESUMABLE
+    session.answer_open(request.stream_id, epoch=100)
+    assert [m.sequence for m in await session.messages(2)] == [1, 2]
+    session.close(grpc.StatusCode.UNAVAILABLE)
+    session = await gateway.session()
+    await session.open(epoch=100, resume=frame_pb2.Position(epoch=100, sequence=2, cursor=b"4"))
+    assert [m.sequence for m in await session.messages(2)] == [3, 4]
+    session.close(grpc.StatusCode.UNAVAILABLE)
+    session = await gateway.session()
+    earlier = frame_pb2.Position(epoch=200, sequence=0, cursor=b"3")
+    stream = await session.open(epoch=200, resume=earlier, acknowledged=earlier)
+    assert [m.sequence for m in await session.messages(2)] == [1, 2]
+    session.ack(stream, 2, epoch=200)
+    await until(lambda: [ack.sequence for ack in source.acks] == [0, 2])
+    assert [at and (at.epoch, at.sequence, at.cursor) for at in source.reads] == [None, (100, 2, b"4"), (200, 0, b"3")]
+
+
+async def test_cursors_of_a_resumable_source_that_go_back_end_the_connector(gateway, connect):
+    running = connect(Feed(b"5", b"40"))
+    session = await gateway.session()
+    await session.open(epoch=100)
+    with pytest.raises(InvalidMessage, match="order of their places"):
+        await running
 
 
 async def test_a_prefetch_of_one_is_acknowledged_promptly(gateway, connect):

@@ -45,8 +45,8 @@ def refuse_bad(values):
 
 
 WRONG_OUTCOMES = [
-    (lambda values: [WRITTEN], "1 outcomes for 2 messages: return one for each, or None if all are written"),
-    (lambda values: [WRITTEN] * 3, "3 outcomes for 2 messages: return one for each, or None if all are written"),
+    (lambda values: [WRITTEN], "return one outcome for each message, or None if all are written: 2 expected, 1 returned"),
+    (lambda values: [WRITTEN] * 3, "return one outcome for each message, or None if all are written: 2 expected, 3 returned"),
     (lambda values: [WRITTEN, None], "message 1: None is neither WRITTEN nor Refused"),
     (lambda values: True, "outcomes must be a sequence or None, not bool"),
 ]
@@ -117,7 +117,7 @@ async def test_a_part_that_has_not_arrived_whole_has_failed(sink_gateway, attach
     session.end(id_, 3)
     failed = await session.next("failed")
     assert failed.part_id == id_
-    assert "a part has 3 messages, of which 2 arrived" in failed.reason
+    assert "messages of a part: 3 expected, 2 arrived" in failed.reason
     await session.staged(part(0, attempt="b"), b"a", b"b", b"c")
 
 

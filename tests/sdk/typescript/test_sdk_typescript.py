@@ -138,7 +138,7 @@ async def test_mutual_tls_and_a_token(package: Package, tmp_path: Path) -> None:
         for name, command in commands.items():
             async with connector(gateway.address, tmp_path / name, *command) as source:
                 async with asyncio.timeout(120):
-                    while '"text":"connected"' not in source.log:  # noqa: ASYNC110 - there is no event to wait on
+                    while '"event":"connected"' not in source.log:  # noqa: ASYNC110 - there is no event to wait on
                         await asyncio.sleep(0.02)
                 assert await source.end(signal.SIGTERM) == 0, source.log
         async with connector(gateway.address, tmp_path / "unknown", package.node, program, "unknown") as source:
