@@ -16,6 +16,8 @@ ROLES = ("headrace.cli", "JVM", "pyspark.worker", "pyspark.sql.streaming.python_
 MODULE = """
 import subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "pyspark.worker"])
+while time.process_time() < 0.1:
+    pass
 time.sleep(600)
 """
 
@@ -49,11 +51,10 @@ def test_the_processes_of_a_driver_are_seen_and_no_others(tmp_path: Path) -> Non
         try:
             with Watch(driver.pid) as watch:
                 until = time.monotonic() + DEADLINE_S
-                while [each.role for each in watch.seen] != ["headrace.cli", "pyspark.worker"]:
+                while [each.role for each in watch.seen] != ["headrace.cli", "pyspark.worker"] or not watch.cpu_s:
                     assert time.monotonic() < until, watch.seen
                     time.sleep(0.02)
             assert watch.seen[0].began_s == 0.0
-            assert watch.cpu_s > 0
         finally:
             os.killpg(driver.pid, 9)
 

@@ -1,5 +1,6 @@
 """A run or a connector that was at another gateway meanwhile: what this gateway remembers of it is out of date."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -184,6 +185,41 @@ async def test_gateways_behind_a_checkpoint_count_on_to_different_epochs() -> No
     assert min(epochs) > ahead
 
 
+async def test_a_connector_that_has_left_does_not_end_the_epoch_that_it_has_at_another_gateway() -> None:
+    async with serve() as (_, here), serve() as (_, there):
+        engine, elsewhere = Engine(here), Engine(there)
+        await engine.attach()
+        # It came here from the other gateway, which has not noticed.
+        left = await opened(there, REDELIVERING)
+        source = await opened(here, REDELIVERING)
+        await source.expect("stream_opened")
+        await source.send(frame=numbered(1, 1, 3))
+        end = (await engine.plan_until("orders/0", 3)).end
+        with pytest.raises(grpc.aio.AioRpcError, match="none arrived"):
+            await elsewhere.fetch("orders/0", None, end, progress_timeout_ms=50)
+        # It returns, and is asked nothing more: its session has begun after the gateway heard of the epoch.
+        await source.close()
+        await left.close()
+        again = await opened(there, REDELIVERING)
+        await again.expect("stream_opened")
+        assert await elsewhere.fetch("orders/0", None, end) == []
+        for client in (again, engine, elsewhere):
+            await client.close()
+
+
+async def test_what_is_committed_is_not_waited_for_though_its_epoch_may_be_live_at_another_gateway() -> None:
+    async with serve() as (_, address):
+        engine, source = Engine(address), await opened(address, REDELIVERING)
+        await engine.attach({"orders/0": (7, 3)})
+        await source.expect("stream_opened")
+        # An attempt that Spark has given up.
+        assert await engine.fetch("orders/0", None, (7, 3)) == []
+        await source.send(frame=numbered(1, 1, 2))
+        assert (await engine.plan_until("orders/0", 2)).end.sequence == 2
+        for client in (source, engine):
+            await client.close()
+
+
 async def test_two_connectors_of_one_queue_at_two_gateways_are_a_limit() -> None:
     async with serve() as (_, here), serve() as (_, there):
         engine, elsewhere = Engine(here), Engine(there)
@@ -194,7 +230,10 @@ async def test_two_connectors_of_one_queue_at_two_gateways_are_a_limit() -> None
         end = (await engine.plan_until("orders/0", 3)).end
         second = await opened(there, REDELIVERING)
         # The tasks reach the other gateway, where the second connector serves the queue: the epoch seems to be over.
-        assert await elsewhere.fetch("orders/0", None, end) == []
+        fetch = asyncio.create_task(elsewhere.fetch("orders/0", None, end))
+        assert (await second.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await second.open(kind=REDELIVERING, stream_id=2)
+        assert await fetch == []
         await engine.plan({"orders/0": end}, wait_ms=0)
         assert (await first.expect("ack")).streams[0].position.sequence == 3
         for client in (first, second, engine, elsewhere):

@@ -225,12 +225,11 @@ SEVERAL_GATEWAYS = (
     ),
     _fault(
         "takes an epoch of another gateway for over",
-        f"{CORE}.streams.stream:Stream.is_over",
-        "epoch <= self.newest_epoch",
-        "True",
+        f"{CORE}.streams.epochs:Epochs.doubt",
+        "_keep(self._doubts, epoch, Doubt())",
+        "_keep(self._over, epoch, None)",
         "gateways",
-        80,
-        scale=LARGE,
+        30,
     ),
     _fault(
         "ends no stream again for a query that comes after it was forgotten",

@@ -180,6 +180,8 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
             pipeline.planned_at = clock.monotonic()
         pipeline.planned[stream_name] = max(batch_end, pipeline.planned.get(stream_name, BEGINNING))
         pipeline.had_batch = True
+        if batch_end.epoch not in (0, stream.live_epoch) and batch_end.begin is None:
+            stream.epochs.doubt(batch_end.epoch)
     pipeline.fetched.discard(stream_name)
     reconcile(stream)
     grant_where_awaited(stream)

@@ -48,7 +48,7 @@ async def read(
     """Yields the frames of a range in order, in groups as available. The first and the last frame may extend beyond the range.
 
     A range of a past epoch is empty: its messages are redelivered under a new epoch. If another gateway has given the epoch, the
-    range waits until the connector opens the stream here, since it may still be live there; unless the pipeline skips losses.
+    range waits until the connector has surely left that gateway (`Epochs`), unless it is committed or the pipeline skips losses.
     A range of a resumable stream is never empty: the run would take it for delivered.
 
     Args:
@@ -68,8 +68,9 @@ async def read(
     while at < end:
         if read_range.is_whole and stream.is_over(end.epoch):
             raise EpochOver(_describe_epoch(stream, read_range))
-        skips = pipeline.skip_lost and not read_range.is_whole
-        if end.epoch and (stream.is_over(end.epoch) or (skips and end.epoch != stream.live_epoch)):
+        gives_up = pipeline.skip_lost or read_range.batch_end <= pipeline.position(stream.name)
+        gives_up = gives_up and not read_range.is_whole and end.epoch != stream.live_epoch
+        if end.epoch and (gives_up or stream.is_over(end.epoch)):
             return
         at = max(at, stream.horizon)
         is_live = not end.epoch or end.epoch == stream.live_epoch

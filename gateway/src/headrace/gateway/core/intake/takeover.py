@@ -60,6 +60,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
     stream.pause = gateway.pauses.of_stream(name, session.instance)
     session.attachments[request.stream_id] = stream.attachment
     session.not_closed.add(request.stream_id)
+    stream.epochs.settle(session.id, session.opened_at)
     stream.backlog = Backlog()
     reconcile(stream)
     if stream.forgetting:

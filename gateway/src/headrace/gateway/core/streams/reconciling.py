@@ -28,15 +28,20 @@ def reconcile(stream: Stream) -> None:
         stream.loss = None
     attachment = stream.attachment
     if attachment is not None:
-        if not attachment.opened and not attachment.closed:
+        if not attachment.closed and stream.redelivering and stream.epochs.ask(attachment.session.id):
+            _reopen(stream, attachment, "a batch reads what another gateway has planned; open the stream again to have it here")
+        elif not attachment.opened and not attachment.closed:
             _open(stream, attachment)
         elif attachment.opened and (_is_elsewhere(stream) or _is_loss_accepted(stream)):
-            stream.leave()
-            if stream.redelivering:
-                stream.void()
-            text = "a pipeline must read from another position; open the stream again to learn it"
-            attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, text)
+            _reopen(stream, attachment, "a pipeline must read from another position; open the stream again to learn it")
     acknowledge(stream)
+
+
+def _reopen(stream: Stream, attachment: Attachment, why: str) -> None:
+    stream.leave()
+    if stream.redelivering:
+        stream.void()
+    attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, why)
 
 
 def _open(stream: Stream, attachment: Attachment) -> None:
@@ -53,6 +58,7 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     earlier = _earlier(stream) if stream.redelivering else BEGINNING
     if stream.redelivering:
         stream.newest_epoch = _epoch_after(_newest_epoch(stream))
+        stream.epochs.give(stream.newest_epoch)
         stream.restart(Position(stream.newest_epoch, 0))
     elif stream.resumable:
         _resume(stream, skips=skip_lost)

@@ -12,6 +12,7 @@ from headrace.gateway.core.base.position import BEGINNING
 from headrace.gateway.core.base.times import Longest
 from headrace.gateway.core.base.turns import Signal
 from headrace.gateway.core.pipelines import Pipeline
+from headrace.gateway.core.streams.epochs import Epochs
 from headrace.gateway.core.streams.frames import HeldFrame
 from headrace.gateway.core.streams.pauses import Pause
 from headrace.gateway.core.streams.stall import Stall
@@ -24,6 +25,7 @@ class Sender(Protocol):
 
     id: str
     peer: str
+    opened_at: float
 
     @property
     def instance(self) -> str:
@@ -144,6 +146,8 @@ class Stream:
     """The epoch whose messages can still be read; -1 for a redelivering stream without a session."""
     newest_epoch: int = 0
     """The last epoch that this gateway has given a redelivering or a resumable stream; 0 if it has given none."""
+    epochs: Epochs = field(default_factory=Epochs)
+    """The other epochs of a redelivering stream, and whether those of other gateways are over."""
     base: bytes = b""
     """The cursor after which a resumable source was opened under its live epoch; empty for its first message."""
     frames: list[HeldFrame] = field(default_factory=list)
@@ -266,10 +270,9 @@ class Stream:
     def is_over(self, epoch: int) -> bool:
         """Returns whether the messages of an epoch that is not live are redelivered under another one.
 
-        One that is later than all that this gateway has given may be live at another gateway. Once the connector opens the stream
-        here, under a later epoch, it is over.
+        One that another gateway has given may be live there, see `Epochs`. Of a resumable stream, any earlier one is over.
         """
-        return epoch != self.live_epoch and epoch <= self.newest_epoch
+        return epoch != self.live_epoch and (epoch <= self.newest_epoch if self.resumable else self.epochs.is_over(epoch))
 
     def append(self, frame: HeldFrame) -> None:
         """Appends a frame that follows the received ones."""
