@@ -179,8 +179,8 @@ GATEWAY = (
     _fault(
         "waits for a range of a past epoch",
         f"{CORE}.batches.reading:read",
-        "(stream.is_over(end.epoch) or",
-        "(False or",
+        "gives_up or stream.is_over(end.epoch)",
+        "gives_up",
         "queue",
     ),
     _fault(
