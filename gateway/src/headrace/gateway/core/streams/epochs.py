@@ -1,4 +1,4 @@
-"""The epochs of a redelivering stream: those that this gateway has given, and whether one of another gateway is over.
+"""The epochs of a redelivering stream: the ones that this gateway has given, and whether one of another gateway is over.
 
 A range of an epoch that is over is empty, since its messages are redelivered under a later one. The epoch of another gateway is
 over once the connector reads for this one, whose acknowledgements alone it obeys then. A session proves that only by what it

@@ -29,7 +29,7 @@ def reconcile(stream: Stream) -> None:
     attachment = stream.attachment
     if attachment is not None:
         if not attachment.closed and stream.redelivering and stream.epochs.ask(attachment.session.id):
-            _reopen(stream, attachment, "a batch reads what another gateway has planned; open the stream again to have it here")
+            _reopen(stream, attachment, "a batch reads what another gateway has planned; open the stream again to bring it here")
         elif not attachment.opened and not attachment.closed:
             _open(stream, attachment)
         elif attachment.opened and (_is_elsewhere(stream) or _is_loss_accepted(stream)):

@@ -147,7 +147,7 @@ class Stream:
     newest_epoch: int = 0
     """The last epoch that this gateway has given a redelivering or a resumable stream; 0 if it has given none."""
     epochs: Epochs = field(default_factory=Epochs)
-    """The other epochs of a redelivering stream, and whether those of other gateways are over."""
+    """The other epochs of a redelivering stream, and whether epochs of other gateways are over."""
     base: bytes = b""
     """The cursor after which a resumable source was opened under its live epoch; empty for its first message."""
     frames: list[HeldFrame] = field(default_factory=list)
