@@ -302,7 +302,8 @@ class World:
             is_first=self.schedule.gateways == 1 and self.roles[self.network.address].count == 1,
         )
         passive = [other for other in self.gateways.values() if other is not gateway]
-        return [*rest.violations(gateway, self.storages), *told, *found, *rest.passive_violations(passive)]
+        left = rest.violations(gateway, self.storages, repeats=self._conditions.repeats > 0)
+        return [*left, *told, *found, *rest.passive_violations(passive)]
 
     def _fill_tables(self) -> None:
         """Lets tables have messages before anything runs: these must be read first."""

@@ -171,9 +171,10 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
         pipeline.committed[stream_name] = committed
         if stream.received == BEGINNING:
             stream.go_on_after(committed)
-    elif not pipeline.complete:
-        # Of several fetches, the latest batch counts: one of a task that Spark has given up must not hold the source back.
-        pipeline.commit({stream_name: committed})
+    else:
+        # Of several fetches, the latest batch counts: one of a task that Spark has given up must not hold the source back. An
+        # Attach that came late, after the run had moved here, may have told less than it.
+        pipeline.commit(pipeline.not_outdated({stream_name: committed}))
     if batch_end > pipeline.position(stream_name):
         pipeline.timeline.adopt(stream_name, committed, batch_end)
         if not pipeline.planned:

@@ -69,7 +69,9 @@ def plan(
             and stream.received > BEGINNING
             and _has_news_of_its_end(pipeline, stream)
         ):
-            planned.append(PlannedRange(stream, stream.received, 0, 0, ended=True))
+            # Another gateway may have received more of it before it ended.
+            end = max(stream.received, pipeline.position(stream.name))
+            planned.append(PlannedRange(stream, end, 0, 0, ended=True))
             pipeline.fresh[stream.name] = None
     return planned
 

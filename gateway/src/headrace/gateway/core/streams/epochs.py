@@ -22,32 +22,32 @@ class Doubt:
 
     Attributes:
         since: When this gateway heard of the epoch, on the monotonic clock.
-        asked: The sessions that were asked since to open the stream again, by id.
+        sessions: The sessions that were asked since to open the stream again, by id.
     """
 
     since: float = field(default_factory=clock.monotonic)
-    asked: set[str] = field(default_factory=set)
+    sessions: set[str] = field(default_factory=set)
 
     def is_settled_by(self, session: str, began_at: float) -> bool:
         """Returns whether a session that opens the stream has begun, or was asked to, since this gateway heard of the epoch."""
-        return session in self.asked or began_at > self.since
+        return session in self.sessions or began_at > self.since
 
 
 @dataclass(slots=True)
 class Epochs:
     """What this gateway knows of a stream's epochs but the live one."""
 
-    _given: dict[int, None] = field(default_factory=dict)
+    _own: dict[int, None] = field(default_factory=dict)
     _over: dict[int, None] = field(default_factory=dict)
     _doubts: dict[int, Doubt] = field(default_factory=dict)
 
     def give(self, epoch: int) -> None:
         """Notes that this gateway gives an epoch."""
-        _keep(self._given, epoch, None)
+        _keep(self._own, epoch, None)
 
     def is_over(self, epoch: int) -> bool:
         """Returns whether an epoch that is not live is over for certain."""
-        return epoch in self._given or epoch in self._over
+        return epoch in self._own or epoch in self._over
 
     def doubt(self, epoch: int) -> None:
         """Notes an epoch of which a batch is read here; if another gateway has given it, it may be live there."""
@@ -67,9 +67,9 @@ class Epochs:
 
     def ask(self, session: str) -> bool:
         """Returns whether a session that has the stream must open it again, which it is asked once for each epoch."""
-        unasked = [doubt for doubt in self._doubts.values() if session not in doubt.asked]
+        unasked = [doubt for doubt in self._doubts.values() if session not in doubt.sessions]
         for doubt in unasked:
-            doubt.asked.add(session)
+            doubt.sessions.add(session)
         return bool(unasked)
 
 
