@@ -211,8 +211,7 @@ SEVERAL_GATEWAYS = (
         "False",
         "gateways",
         20,
-        scale=LARGE,
-        first=5_140,
+        first=416,
     ),
     _fault(
         "keeps an epoch below one that was read at another gateway",
