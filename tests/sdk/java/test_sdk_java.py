@@ -9,7 +9,8 @@ import pytest
 from tests.conformance.kit import judged
 from tests.conformance.support import assert_as_published
 from tests.sdk.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
-from tests.sdk.java.conftest import SDK, Toolchain
+from tests.sdk.java.conftest import SDK, VERSION, Toolchain
+from tests.sdk.java.programs import QUICK
 from tests.sdk.proxies import names_its_proxy
 from tests.sdk.tokens import replace_a_token
 
@@ -60,6 +61,16 @@ def test_sinks_keep_the_rules_of_the_protocol(example: Command) -> None:
 
 async def test_a_source_loses_and_repeats_nothing(example: Command, tmp_path: Path) -> None:
     assert await kill_a_source([*example("Lines"), tmp_path / "lines"], tmp_path / "lines") == LINES
+
+
+async def test_a_source_on_the_module_path_loses_and_repeats_nothing(
+    toolchain: Toolchain, example: Command, tmp_path: Path
+) -> None:
+    assert example("Lines")
+    target = SDK / "examples" / "target"
+    modules = ("--module-path", f"{target}/headrace-examples-{VERSION}.jar:{target}/lib", "--add-modules", "io.headrace.sdk")
+    command = [toolchain.java, *QUICK, *modules, "--module", "headrace.examples/io.headrace.examples.Lines"]
+    assert await kill_a_source([*command, tmp_path / "lines"], tmp_path / "lines") == LINES
 
 
 async def test_a_sink_shows_each_batch_once(example: Command, tmp_path: Path) -> None:

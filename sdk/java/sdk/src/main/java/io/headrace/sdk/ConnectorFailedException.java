@@ -1,5 +1,7 @@
 package io.headrace.sdk;
 
+import org.jspecify.annotations.Nullable;
+
 /** A method of the source or sink threw an exception, which is the cause. */
 public final class ConnectorFailedException extends HeadraceException {
   private static final long serialVersionUID = 1;
@@ -10,7 +12,7 @@ public final class ConnectorFailedException extends HeadraceException {
    * @param message which method of which stream or sink
    * @param cause what it threw
    */
-  public ConnectorFailedException(String message, Throwable cause) {
+  public ConnectorFailedException(String message, @Nullable Throwable cause) {
     super(message, cause);
   }
 }

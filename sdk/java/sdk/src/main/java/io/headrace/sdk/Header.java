@@ -3,6 +3,7 @@ package io.headrace.sdk;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A header of a message.
@@ -10,7 +11,7 @@ import java.util.Objects;
  * @param name the name; one message may have several headers of a name
  * @param value the value, or null
  */
-public record Header(String name, byte[] value) {
+public record Header(String name, byte @Nullable [] value) {
   /**
    * A header whose value is text.
    *
@@ -33,7 +34,7 @@ public record Header(String name, byte[] value) {
   }
 
   @Override
-  public boolean equals(Object other) {
+  public boolean equals(@Nullable Object other) {
     return other instanceof Header that
         && name.equals(that.name)
         && Arrays.equals(value, that.value);

@@ -1,5 +1,7 @@
 package io.headrace.sdk;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * The root of the errors of this SDK.
  *
@@ -20,7 +22,7 @@ public abstract sealed class HeadraceException extends RuntimeException
         SessionEndedException {
   private static final long serialVersionUID = 1;
 
-  HeadraceException(String message, Throwable cause) {
+  HeadraceException(@Nullable String message, @Nullable Throwable cause) {
     super(message, cause);
   }
 

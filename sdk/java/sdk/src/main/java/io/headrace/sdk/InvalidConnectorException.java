@@ -1,5 +1,7 @@
 package io.headrace.sdk;
 
+import org.jspecify.annotations.Nullable;
+
 /** The source, the sink or a setting is invalid, such as a name that is not allowed. */
 public final class InvalidConnectorException extends HeadraceException {
   private static final long serialVersionUID = 1;
@@ -19,7 +21,7 @@ public final class InvalidConnectorException extends HeadraceException {
    * @param message what is wrong, where, and what to do
    * @param cause why
    */
-  public InvalidConnectorException(String message, Throwable cause) {
+  public InvalidConnectorException(String message, @Nullable Throwable cause) {
     super(message, cause);
   }
 

@@ -5,6 +5,7 @@ import java.time.Instant;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One message. The arrays are not copied: do not change them.
@@ -17,7 +18,12 @@ import java.util.Objects;
  * @param headers the headers, in order
  */
 public record Message(
-    long sequence, byte[] key, byte[] value, Instant eventTime, String id, List<Header> headers) {
+    long sequence,
+    byte @Nullable [] key,
+    byte @Nullable [] value,
+    @Nullable Instant eventTime,
+    @Nullable String id,
+    List<Header> headers) {
 
   /**
    * Copies the list of headers.
@@ -29,8 +35,19 @@ public record Message(
    * @param id the id that its source gave it, or null
    * @param headers the headers, in order
    */
-  public Message {
-    headers = List.copyOf(headers);
+  public Message(
+      long sequence,
+      byte @Nullable [] key,
+      byte @Nullable [] value,
+      @Nullable Instant eventTime,
+      @Nullable String id,
+      List<Header> headers) {
+    this.sequence = sequence;
+    this.key = key;
+    this.value = value;
+    this.eventTime = eventTime;
+    this.id = id;
+    this.headers = List.copyOf(headers);
   }
 
   /**
@@ -39,7 +56,7 @@ public record Message(
    * @param sequence the sequence
    * @param value the value, or null
    */
-  public Message(long sequence, byte[] value) {
+  public Message(long sequence, byte @Nullable [] value) {
     this(sequence, null, value, null, null, List.of());
   }
 
@@ -50,7 +67,7 @@ public record Message(
    * @param key the key, or null
    * @param value the value, or null
    */
-  public Message(long sequence, byte[] key, byte[] value) {
+  public Message(long sequence, byte @Nullable [] key, byte @Nullable [] value) {
     this(sequence, key, value, null, null, List.of());
   }
 
@@ -59,7 +76,7 @@ public record Message(
    *
    * @return the value, decoded as UTF-8; null if there is none
    */
-  public String valueAsString() {
+  public @Nullable String valueAsString() {
     return value == null ? null : new String(value, StandardCharsets.UTF_8);
   }
 
@@ -68,12 +85,12 @@ public record Message(
    *
    * @return the key, decoded as UTF-8; null if there is none
    */
-  public String keyAsString() {
+  public @Nullable String keyAsString() {
     return key == null ? null : new String(key, StandardCharsets.UTF_8);
   }
 
   @Override
-  public boolean equals(Object other) {
+  public boolean equals(@Nullable Object other) {
     return other instanceof Message that
         && sequence == that.sequence
         && Arrays.equals(key, that.key)

@@ -3,6 +3,7 @@ package io.headrace.sdk;
 import java.util.Arrays;
 import java.util.Objects;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A place in a stream: everything at or before it has been read, and nothing after it.
@@ -12,9 +13,9 @@ import java.util.Optional;
 public final class Position {
   private final long epoch;
   private final long sequence;
-  private final byte[] cursor;
+  private final byte @Nullable [] cursor;
 
-  private Position(long epoch, long sequence, byte[] cursor) {
+  private Position(long epoch, long sequence, byte @Nullable [] cursor) {
     if (sequence < 0) {
       throw new IllegalArgumentException("sequence " + sequence + ": want 0 or more");
     }
@@ -52,7 +53,7 @@ public final class Position {
    * @param cursor the cursor, or null
    * @return the position
    */
-  public static Position of(long epoch, long sequence, byte[] cursor) {
+  public static Position of(long epoch, long sequence, byte @Nullable [] cursor) {
     return new Position(epoch, sequence, cursor);
   }
 
@@ -85,7 +86,7 @@ public final class Position {
   }
 
   @Override
-  public boolean equals(Object other) {
+  public boolean equals(@Nullable Object other) {
     return other instanceof Position that
         && epoch == that.epoch
         && sequence == that.sequence

@@ -4,4 +4,7 @@
  *
  * <p>Packages below {@code io.headrace.sdk.internal} are not part of the interface.
  */
+@NullMarked
 package io.headrace.sdk;
+
+import org.jspecify.annotations.NullMarked;

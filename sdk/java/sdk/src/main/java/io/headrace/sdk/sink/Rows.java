@@ -3,6 +3,7 @@ package io.headrace.sdk.sink;
 import io.headrace.sdk.Message;
 import java.nio.ByteBuffer;
 import java.util.Iterator;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Consecutive rows of a part. Iterate over them as messages, whose sequences are their places in
@@ -41,7 +42,7 @@ public interface Rows extends Iterable<Message> {
    * @param index the index, from 0
    * @return the value, read-only; null if there is none
    */
-  ByteBuffer value(int index);
+  @Nullable ByteBuffer value(int index);
 
   /**
    * The key of a row, without copying it.
@@ -49,7 +50,7 @@ public interface Rows extends Iterable<Message> {
    * @param index the index, from 0
    * @return the key, read-only; null if there is none
    */
-  ByteBuffer key(int index);
+  @Nullable ByteBuffer key(int index);
 
   /**
    * The values of all rows, joined, without copying them.

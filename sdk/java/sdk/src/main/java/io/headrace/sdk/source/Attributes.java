@@ -2,6 +2,7 @@ package io.headrace.sdk.source;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Sets what is optional of the message that was added last. The object is the same for all messages
@@ -43,7 +44,7 @@ public interface Attributes {
    * @return this
    * @throws io.headrace.sdk.InvalidMessageException if the name is not valid Unicode
    */
-  Attributes header(String name, byte[] value);
+  Attributes header(String name, byte @Nullable [] value);
 
   /**
    * Adds a header whose value is text.

@@ -1,6 +1,7 @@
 package io.headrace.sdk.source;
 
 import io.headrace.sdk.Message;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Gathers messages of a partition in columns, until they are sent. Arrays are copied, so the caller
@@ -15,7 +16,7 @@ public interface Batch {
    * @return sets what else the message has
    * @throws io.headrace.sdk.InvalidMessageException if the sequence does not increase
    */
-  default Attributes add(long sequence, byte[] value) {
+  default Attributes add(long sequence, byte @Nullable [] value) {
     return add(sequence, null, 0, 0, value, 0, value == null ? 0 : value.length);
   }
 
@@ -28,7 +29,7 @@ public interface Batch {
    * @return sets what else the message has
    * @throws io.headrace.sdk.InvalidMessageException if the sequence does not increase
    */
-  default Attributes add(long sequence, byte[] key, byte[] value) {
+  default Attributes add(long sequence, byte @Nullable [] key, byte @Nullable [] value) {
     int keyLength = key == null ? 0 : key.length;
     return add(sequence, key, 0, keyLength, value, 0, value == null ? 0 : value.length);
   }
@@ -48,10 +49,10 @@ public interface Batch {
    */
   Attributes add(
       long sequence,
-      byte[] key,
+      byte @Nullable [] key,
       int keyOffset,
       int keyLength,
-      byte[] value,
+      byte @Nullable [] value,
       int valueOffset,
       int valueLength);
 

@@ -1,5 +1,7 @@
 package io.headrace.sdk.source;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * Gathers messages of a queue in columns, until they are sent. Arrays are copied, so the caller may
  * reuse them.
@@ -14,7 +16,7 @@ public interface Deliveries<T> {
    * @param value the value, or null
    * @return sets what else the message has
    */
-  default Attributes add(T token, byte[] value) {
+  default Attributes add(T token, byte @Nullable [] value) {
     return add(token, null, value);
   }
 
@@ -26,7 +28,7 @@ public interface Deliveries<T> {
    * @param value the value, or null
    * @return sets what else the message has
    */
-  Attributes add(T token, byte[] key, byte[] value);
+  Attributes add(T token, byte @Nullable [] key, byte @Nullable [] value);
 
   /**
    * Names the system behind the source, as of the message that was added last. It comes back with
