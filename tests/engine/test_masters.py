@@ -45,6 +45,11 @@ def test_yarn_needs_the_configuration_of_a_cluster(monkeypatch: pytest.MonkeyPat
     require_reachable("yarn", {})
 
 
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://127.0.0.1:6443"])
+def test_a_driver_that_is_to_run_elsewhere_is_refused(master: str) -> None:
+    assert "spark-submit --deploy-mode cluster" in refusal(master, {"spark.submit.deployMode": "cluster"})
+
+
 @pytest.mark.parametrize("master", ["k8s://", "k8s://https://", "k8s://ftp://host", "k8s://https://host:port"])
 def test_a_master_that_names_no_api_server_is_refused(master: str) -> None:
     assert "want k8s://https://HOST:PORT" in refusal(master, IMAGE)

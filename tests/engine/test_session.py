@@ -14,6 +14,7 @@ from pyspark.sql import functions as sql
 
 import headrace.engine
 from headrace.engine.master import is_one_jvm
+from headrace.engine.spark.session import quick_settings
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -29,6 +30,12 @@ def test_a_session_has_the_quick_settings(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart") == "false"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get(MANAGER) == "headrace.engine.QuickCheckpoints"
+
+
+def test_containers_of_yarn_have_no_sockets_in_their_folders_whose_paths_are_too_long() -> None:
+    sockets = "spark.python.unix.domain.socket.enabled"
+    assert quick_settings("spark://host:7077", {})[sockets] == "true"
+    assert sockets not in quick_settings("yarn", {})
 
 
 def test_workers_run_this_python_with_the_pyspark_that_is_installed(spark: SparkSession) -> None:

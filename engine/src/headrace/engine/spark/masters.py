@@ -11,12 +11,15 @@ from urllib.parse import urlsplit
 
 from headrace.engine._errors import OptionError
 
-_YARN = "yarn"
+YARN = "yarn"
+"""Spark's name of a Hadoop cluster."""
 _YARN_VARIABLES = ("YARN_CONF_DIR", "HADOOP_CONF_DIR")
 _YARN_SITE = "yarn-site.xml"
 _YARN_SETTING = "spark.hadoop.yarn.resourcemanager."
 _KUBERNETES = "k8s://"
 _IMAGES = ("spark.kubernetes.executor.container.image", "spark.kubernetes.container.image")
+DEPLOY_MODE = "spark.submit.deployMode"
+"""Spark's setting for where the driver runs."""
 _ANSWER_WITHIN_S = 10.0
 _PORTS = {"https": 443, "http": 80}
 
@@ -29,10 +32,15 @@ def require_reachable(master: str, settings: Mapping[str, str]) -> None:
         settings: Spark's settings.
 
     Raises:
-        OptionError: The master is YARN without the configuration of a cluster, or Kubernetes without an image for the
-            executors, or without an API server that answers within 10 s.
+        OptionError: The driver is to run elsewhere than here; or the master is YARN without the configuration of a cluster, or
+            Kubernetes without an image for the executors, or without an API server that answers within 10 s.
     """
-    if master == _YARN:
+    if settings.get(DEPLOY_MODE, "client") != "client":
+        raise OptionError(
+            f"master {master}: {DEPLOY_MODE} is {settings[DEPLOY_MODE]}, but this process is the driver: remove the setting, or "
+            "have the cluster run a program of your own with spark-submit --deploy-mode cluster"
+        )
+    if master == YARN:
         _require_yarn(settings)
     elif master.startswith(_KUBERNETES):
         _require_kubernetes(master, settings)

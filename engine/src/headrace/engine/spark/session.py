@@ -27,7 +27,7 @@ from headrace.engine.spark.format import Application, HeadraceSource
 from headrace.engine.spark.heartbeats import driver_id
 from headrace.engine.spark.jvm_classes import use_checkpoints
 from headrace.engine.spark.listener import watch_queries
-from headrace.engine.spark.masters import require_reachable
+from headrace.engine.spark.masters import YARN, require_reachable
 from headrace.engine.spark.quiet import last_lines, launch_quietly, log_options
 from headrace.engine.spark.submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.spark.versions import require_supported
@@ -44,8 +44,10 @@ _STATE_STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
 _STATE_FORMAT_SETTING = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+_SOCKETS_SETTING = "spark.python.unix.domain.socket.enabled"
+
 QUICK_SETTINGS = {
-    "spark.python.unix.domain.socket.enabled": "true",
+    _SOCKETS_SETTING: "true",
     _STATE_STORE_SETTING: _STATE_STORE,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # The commit log names the attempts whose files count, so files of another attempt at the same batch are harmless.
@@ -177,15 +179,29 @@ def create_session(
     told = jvm_settings()
     master = given.get(MASTER) or told.get(MASTER) or _DEFAULT_MASTER
     _choose_python({**told, **given}, is_this_machine(master))
-    quick = QUICK_SETTINGS | (_LOCAL if is_this_machine(master) else {})
-    if {**told, **given}.get(_STATE_STORE_SETTING, _STATE_STORE) != _STATE_STORE:
-        # Other state stores do not have this format.
-        del quick[_STATE_FORMAT_SETTING]
+    quick = quick_settings(master, {**told, **given})
     unset = {name: value for name, value in quick.items() if name not in told}
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**unset, **given}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def quick_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
+    """The settings for fast micro-batches.
+
+    Args:
+        master: Spark's master URL.
+        chosen: The settings that others have chosen, on which some of these depend.
+    """
+    quick = QUICK_SETTINGS | (_LOCAL if is_this_machine(master) else {})
+    if chosen.get(_STATE_STORE_SETTING, _STATE_STORE) != _STATE_STORE:
+        # Other state stores do not have this format.
+        del quick[_STATE_FORMAT_SETTING]
+    if master == YARN:
+        # Spark would create the sockets in the folder of a container, whose path is longer than the path of a socket may be.
+        del quick[_SOCKETS_SETTING]
+    return quick
 
 
 def _start_jvm(program: Mapping[str, str], outside: Mapping[str, str], quick_start: bool, quiet: bool) -> None:

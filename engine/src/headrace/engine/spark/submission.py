@@ -14,7 +14,11 @@ from pyspark import SparkConf, SparkContext
 
 MASTER = "spark.master"
 _PROPERTIES_FILE = "--properties-file"
-_OPTIONS = {"--master": MASTER, "--driver-java-options": "spark.driver.extraJavaOptions"}
+_OPTIONS = {
+    "--master": MASTER,
+    "--deploy-mode": "spark.submit.deployMode",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+}
 _PROPERTY = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[\s=:]\s*(.*?)\s*")
 
 
