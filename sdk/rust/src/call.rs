@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::calls::Calls;
 use crate::error::Error;
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -20,6 +21,7 @@ pub(crate) struct Task {
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<dyn Metrics>,
     pub(crate) health: Health,
+    pub(crate) calls: Calls,
     /// True once the connector is to stop.
     pub(crate) stop: watch::Receiver<bool>,
 }

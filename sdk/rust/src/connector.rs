@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 
 use crate::backoff::Backoff;
 use crate::call::{Finish, Task, stopped};
+use crate::calls::Calls;
 use crate::closing::close;
 use crate::connect::Target;
 #[cfg(feature = "tls")]
@@ -145,9 +146,11 @@ impl Connector {
         };
         // As an error, so that no level leaves it out.
         let instance = tracing::error_span!("connector", instance = task.instance);
+        let watch = task.calls.watch();
         let end = async {
             let result = self.serve_prepared(stop, &stopping, &task, &mut target).await;
             let returned = close(&*self.served, self.settings.close).await;
+            drop(watch);
             (result, returned)
         };
         end.instrument(instance).await
@@ -187,6 +190,7 @@ impl Connector {
             settings: self.settings.clone(),
             metrics: Arc::clone(&self.metrics),
             health: self.health.clone(),
+            calls: Calls::new(format!("{} {}", self.served.kind(), self.served.name()), self.health.clone(), self.settings.stuck),
             stop: stopped,
         };
         if target.shows_token() {

@@ -11,6 +11,7 @@ mod address;
 mod backoff;
 mod batch;
 mod call;
+mod calls;
 mod closing;
 mod columns;
 mod connect;

@@ -14,6 +14,9 @@ use crate::error::{BoxError, Ending, Error};
 
 /// The source or sink that a connector serves.
 pub(crate) trait Served: Send + Sync {
+    /// `source` or `sink`.
+    fn kind(&self) -> &'static str;
+
     fn name(&self) -> &str;
 
     /// Checks names.

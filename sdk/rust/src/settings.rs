@@ -18,6 +18,9 @@ pub struct Settings {
     pub partition_poll: Duration,
     /// How long to wait for the connection and the gateway's Welcome before trying again. Default: 10 s.
     pub welcome: Duration,
+    /// After how long a method that does not return is logged, by its name and with whether it blocks a thread of the runtime; again
+    /// after twice the time, and so on. Default: 10 s.
+    pub stuck: Duration,
     /// How long to wait, at the end, for methods that still run and then for `close`, together. Default: 10 s.
     pub close: Duration,
     /// The longest wait before the first reconnect; it doubles with each further one. Default: 50 ms.
@@ -43,6 +46,7 @@ impl Default for Settings {
             drain: Duration::from_secs(10),
             partition_poll: Duration::from_secs(3),
             welcome: Duration::from_secs(10),
+            stuck: Duration::from_secs(10),
             close: Duration::from_secs(10),
             first_backoff: Duration::from_millis(50),
             max_backoff: Duration::from_secs(2),

@@ -1,5 +1,6 @@
 import { describe } from "./errors.js";
 import type { Logger } from "./logger.js";
+import type { CallDetails, Overdue } from "./overdue.js";
 import { settledWithin } from "./wire/settled.js";
 
 /** Whatever has a `close`, or none. */
@@ -10,6 +11,26 @@ interface Closeable {
 /** The calls of a connector's methods that have not returned, and the call of its `close`, which must be the last one. */
 export class Calls {
   readonly #running = new Set<Promise<void>>();
+  #overdue: Overdue | undefined;
+
+  /** Has methods named that do not return, until the function that it returns is called. */
+  watch(overdue: Overdue): () => void {
+    this.#overdue = overdue;
+    return overdue.watch();
+  }
+
+  /** Calls a method, which is named if it does not return for long. */
+  async during<T>(method: string, details: CallDetails, call: () => T | Promise<T>): Promise<T> {
+    return this.#overdue === undefined ? call() : this.#overdue.during(method, details, call);
+  }
+
+  /** Returns what goes one step in a method that returns soon, without waiting; it is named if it blocks the event loop. */
+  steps(method: string, stream: string): <T>(step: () => T) => T {
+    const overdue = this.#overdue;
+    if (overdue === undefined) return (step) => step();
+    const called = { method: overdue.nameOf(method), stream };
+    return (step) => overdue.step(called, step);
+  }
 
   /** Notes a call until it has returned, and returns it. */
   note<T>(call: Promise<T>): Promise<T> {

@@ -6,7 +6,7 @@ export type LogFields = Readonly<Record<string, unknown>>;
 /**
  * Where the SDK logs. `console` and winston's loggers have this shape; for pino, swap the two arguments.
  *
- * Each text is constant, and what varies is in the fields.
+ * What varies is in the fields, and each text is constant, except where it names a method that does not return.
  */
 export interface Logger {
   /** Logs what helps to debug the SDK. */

@@ -6,6 +6,7 @@ import { Calls } from "./calls.js";
 import { describe, GatewayRefusedError, GatewayUnavailableError, HeadraceError, SinkFailedError } from "./errors.js";
 import { Health } from "./health.js";
 import { settingsOf, type Options, type Settings } from "./options.js";
+import { Overdue } from "./overdue.js";
 import type { Sink } from "./sink.js";
 import { SinkDriver } from "./sinks/driver.js";
 import type { Source } from "./source.js";
@@ -67,9 +68,11 @@ export function begin(connector: Source | Sink, options: Options, abandoned: () 
   if (settings.token !== undefined && settings.tls === undefined && !leadsHere(settings.gateway)) {
     settings.logger.warn("the token is sent in the clear: use TLS", { gateway: settings.gateway });
   }
+  const unwatch = calls.watch(new Overdue(connector, settings.stuckMs, settings.logger, health));
   const signal = options.signal ? AbortSignal.any([options.signal, stopping.signal]) : stopping.signal;
   const done = keepConnected(attempt, settings, health, signal).finally(async () => {
     if (!(await calls.close(connector, connector.name, settings.closeMs, settings.logger))) abandoned();
+    unwatch();
   });
   done.catch(() => undefined);
   const stop = async (): Promise<void> => {

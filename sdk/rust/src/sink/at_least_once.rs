@@ -8,6 +8,7 @@ use super::session::{Answers, Mode};
 use super::{Outcomes, Part, Recovered, RowError, Rows, Sink};
 use crate::BoxError;
 use crate::call::Task;
+use crate::calls::Calls;
 use crate::protocol as pb;
 use crate::protocol::sink_service_attach_response::Message as Response;
 
@@ -33,7 +34,7 @@ impl<S: Sink> Kind for AtLeastOnce<S> {
         self.sink.version()
     }
 
-    async fn recover(&self) -> Result<Recovered, BoxError> {
+    async fn recover(&self, _: &Calls) -> Result<Recovered, BoxError> {
         Ok(Recovered::default())
     }
 
@@ -41,8 +42,8 @@ impl<S: Sink> Kind for AtLeastOnce<S> {
         self.sink.close().await
     }
 
-    fn begin(self: &Arc<Self>, answers: Answers, _: &Task) -> Handler<S> {
-        Handler { kind: Arc::clone(self), answers, parts: HashMap::new() }
+    fn begin(self: &Arc<Self>, answers: Answers, task: &Task) -> Handler<S> {
+        Handler { kind: Arc::clone(self), answers, calls: task.calls.clone(), parts: HashMap::new() }
     }
 }
 
@@ -56,6 +57,7 @@ struct Writing {
 pub(super) struct Handler<S> {
     kind: Arc<AtLeastOnce<S>>,
     answers: Answers,
+    calls: Calls,
     parts: HashMap<u64, Writing>,
 }
 
@@ -68,7 +70,7 @@ impl<S: Sink> Mode for Handler<S> {
             }
             Response::Frame(part) => {
                 let Some(writing) = self.parts.get_mut(&part.id) else { return };
-                if let Err(error) = write(&self.kind.sink, writing, part.frame.unwrap_or_default()).await {
+                if let Err(error) = write(&self.kind.sink, &self.calls, writing, part.frame.unwrap_or_default()).await {
                     self.answers.part(part.id, &writing.part, Err(error)).await;
                     self.parts.remove(&part.id);
                 }
@@ -76,7 +78,7 @@ impl<S: Sink> Mode for Handler<S> {
             Response::EndPart(end) => {
                 let Some(writing) = self.parts.remove(&end.id) else { return };
                 let result = match end.messages == writing.messages {
-                    true => self.kind.sink.flush().await.map(|()| writing.outcomes),
+                    true => self.calls.during::<S, _>("flush", "", self.kind.sink.flush()).await.map(|()| writing.outcomes),
                     false => Err(RowError::Incomplete { arrived: writing.messages, expected: end.messages }.into()),
                 };
                 self.answers.part(end.id, &writing.part, result).await;
@@ -104,9 +106,9 @@ impl<S: Sink> Mode for Handler<S> {
 }
 
 /// Writes the rows of a frame.
-async fn write<S: Sink>(sink: &S, writing: &mut Writing, frame: pb::Frame) -> Result<(), BoxError> {
+async fn write<S: Sink>(sink: &S, calls: &Calls, writing: &mut Writing, frame: pb::Frame) -> Result<(), BoxError> {
     let rows = Rows::read(frame)?;
-    let outcomes = sink.write(&writing.part, &rows).await?;
+    let outcomes = calls.during::<S, _>("write", "", sink.write(&writing.part, &rows)).await?;
     let first = rows.first();
     writing.messages += rows.len() as u64;
     writing.outcomes.extend(outcomes.checked(first, first + rows.len() as u64)?);

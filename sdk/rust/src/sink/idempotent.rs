@@ -8,6 +8,7 @@ use super::session::{Answers, Mode};
 use super::{IdempotentSink, Outcomes, Part, Recovered, RowError, Rows, Transaction};
 use crate::BoxError;
 use crate::call::Task;
+use crate::calls::Calls;
 use crate::protocol as pb;
 use crate::protocol::sink_service_attach_response::Message as Response;
 
@@ -35,11 +36,11 @@ impl<S: IdempotentSink> Kind for Idempotent<S> {
         self.sink.version()
     }
 
-    async fn recover(&self) -> Result<Recovered, BoxError> {
+    async fn recover(&self, calls: &Calls) -> Result<Recovered, BoxError> {
         let pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut committed = Vec::new();
         for pipeline in pipelines {
-            if let Some(batch) = self.sink.last(&pipeline).await? {
+            if let Some(batch) = calls.during::<S, _>("last", "", self.sink.last(&pipeline)).await? {
                 committed.push(Transaction { pipeline, batch });
             }
         }
@@ -52,7 +53,8 @@ impl<S: IdempotentSink> Kind for Idempotent<S> {
 
     fn begin(self: &Arc<Self>, answers: Answers, task: &Task) -> Handler<S> {
         let kind = Arc::clone(self);
-        Handler { kind, answers, parts: HashMap::new(), written: HashMap::new(), hold: task.settings.hold_bytes, held: 0 }
+        let (calls, hold) = (task.calls.clone(), task.settings.hold_bytes);
+        Handler { kind, answers, calls, parts: HashMap::new(), written: HashMap::new(), hold, held: 0 }
     }
 }
 
@@ -69,6 +71,7 @@ struct Held {
 pub(super) struct Handler<S> {
     kind: Arc<Idempotent<S>>,
     answers: Answers,
+    calls: Calls,
     parts: HashMap<u64, Held>,
     /// The last batch of each pipeline that was written in this session.
     written: HashMap<String, u64>,
@@ -135,7 +138,7 @@ impl<S: IdempotentSink> Handler<S> {
         let rows = Rows::read(frame)?;
         let first = rows.first();
         let end = first + rows.len() as u64;
-        let outcomes = self.kind.sink.check(&rows).await?.checked(first, end)?;
+        let outcomes = self.calls.during::<S, _>("check", "", self.kind.sink.check(&rows)).await?.checked(first, end)?;
         let rows = if outcomes.refused().is_empty() { Some(rows) } else { rows.without(&outcomes)? };
         held.outcomes.extend(outcomes);
         held.messages += end - first;
@@ -156,7 +159,8 @@ impl<S: IdempotentSink> Handler<S> {
     /// Writes the parts of a transaction, unless it is written already.
     async fn write(&mut self, transaction: &Transaction, parts: &[Part]) -> Result<(), BoxError> {
         let is_written = self.written.get(&transaction.pipeline) == Some(&transaction.batch)
-            || self.kind.sink.last(&transaction.pipeline).await? == Some(transaction.batch);
+            || self.calls.during::<S, _>("last", "", self.kind.sink.last(&transaction.pipeline)).await?
+                == Some(transaction.batch);
         if is_written {
             return Ok(());
         }
@@ -166,7 +170,7 @@ impl<S: IdempotentSink> Handler<S> {
             let held = held.ok_or_else(|| format!("partition {}, attempt {}, is not held", part.partition, part.attempt))?;
             rows.extend(held.rows.iter().cloned());
         }
-        self.kind.sink.write(transaction, &rows).await
+        self.calls.during::<S, _>("write", "", self.kind.sink.write(transaction, &rows)).await
     }
 
     async fn fail(&mut self, id: u64, error: BoxError) {

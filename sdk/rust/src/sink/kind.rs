@@ -6,6 +6,7 @@ use super::Recovered;
 use super::session::{Answers, Mode};
 use crate::BoxError;
 use crate::call::Task;
+use crate::calls::Calls;
 use crate::protocol as pb;
 
 /// A kind of sink.
@@ -21,7 +22,7 @@ pub(super) trait Kind: Send + Sync + 'static {
     fn version(&self) -> &str;
 
     /// The transactions that the sink holds.
-    fn recover(&self) -> impl Future<Output = Result<Recovered, BoxError>> + Send;
+    fn recover(&self, calls: &Calls) -> impl Future<Output = Result<Recovered, BoxError>> + Send;
 
     /// Closes the sink.
     fn close(&self) -> impl Future<Output = Result<(), BoxError>> + Send;

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use super::Outcomes;
 use super::queue::{Arrival, Queue};
 use crate::batch::Batch;
+use crate::calls::Noted;
 use crate::columns::{Columns, Row};
 use crate::error::Error;
 use crate::message::Message;
@@ -98,6 +99,7 @@ pub struct PartRows<'a> {
     pub(super) queue: &'a Queue,
     pub(super) dropped: &'a mut watch::Receiver<bool>,
     pub(super) taken: &'a mut Taken,
+    pub(super) noted: &'a Noted,
 }
 
 /// How far a part was taken.
@@ -117,11 +119,13 @@ impl PartRows<'_> {
         if self.taken.to_the_end {
             return Ok(None);
         }
+        let waiting = self.noted.leave();
         let arrival = tokio::select! {
             biased;
             _ = self.dropped.wait_for(|dropped| *dropped) => return Err(RowError::Dropped),
             arrival = self.queue.next() => arrival.ok_or(RowError::Dropped)?,
         };
+        drop(waiting);
         match arrival.map_err(RowError::Spill)? {
             Arrival::Frame(frame) => {
                 let rows = Rows::read(*frame)?;

@@ -46,6 +46,10 @@ struct ServedSink<K> {
 }
 
 impl<K: Kind> Served for ServedSink<K> {
+    fn kind(&self) -> &'static str {
+        "sink"
+    }
+
     fn name(&self) -> &str {
         self.kind.name()
     }
@@ -66,7 +70,7 @@ impl<K: Kind> Served for ServedSink<K> {
     fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a> {
         Box::pin(async move {
             let name = self.kind.name().to_owned();
-            let recovered = self.kind.recover().await.map_err(|cause| Error::Sink {
+            let recovered = self.kind.recover(&task.calls).await.map_err(|cause| Error::Sink {
                 sink: name.clone(),
                 doing: "could not tell what it has stored".to_owned(),
                 cause,

@@ -17,6 +17,7 @@ use super::spill::Spill;
 use super::{Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink};
 use crate::BoxError;
 use crate::call::Task;
+use crate::calls::Calls;
 use crate::protocol as pb;
 use crate::protocol::sink_service_attach_response::Message as Response;
 
@@ -34,9 +35,9 @@ impl<S: TwoPhaseSink> TwoPhase<S> {
         Self { sink, calls: Mutex::new(()) }
     }
 
-    async fn drop_part(&self, part: &Part, answers: &Answers) {
+    async fn drop_part(&self, part: &Part, answers: &Answers, calls: &Calls) {
         let _call = self.calls.lock().await;
-        if let Err(error) = self.sink.drop_part(part).await {
+        if let Err(error) = calls.during::<S, _>("drop_part", "", self.sink.drop_part(part)).await {
             answers.failure(&part.transaction, "dropping a part", error);
         }
     }
@@ -54,9 +55,9 @@ impl<S: TwoPhaseSink> Kind for TwoPhase<S> {
         self.sink.version()
     }
 
-    async fn recover(&self) -> Result<Recovered, BoxError> {
+    async fn recover(&self, calls: &Calls) -> Result<Recovered, BoxError> {
         let _call = self.calls.lock().await;
-        self.sink.recover().await
+        calls.during::<S, _>("recover", "", self.sink.recover()).await
     }
 
     async fn close(&self) -> Result<(), BoxError> {
@@ -67,10 +68,11 @@ impl<S: TwoPhaseSink> Kind for TwoPhase<S> {
         let (decisions, decided) = mpsc::channel(DECISIONS);
         let (closing, closed) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        tasks.spawn(decide(Arc::clone(self), answers.clone(), decided, closed).in_current_span());
+        tasks.spawn(decide(Arc::clone(self), answers.clone(), task.calls.clone(), decided, closed).in_current_span());
         Handler {
             kind: Arc::clone(self),
             answers,
+            calls: task.calls.clone(),
             queue_bytes: task.settings.queue_bytes,
             moved: Arc::default(),
             parts: HashMap::new(),
@@ -114,6 +116,7 @@ struct Decision {
 pub(super) struct Handler<S> {
     kind: Arc<TwoPhase<S>>,
     answers: Answers,
+    calls: Calls,
     queue_bytes: usize,
     /// Told when a part has taken rows, or waits for some.
     moved: Arc<Notify>,
@@ -187,6 +190,7 @@ impl<S: TwoPhaseSink> Handler<S> {
         let stage = Stage {
             kind: Arc::clone(&self.kind),
             answers: self.answers.clone(),
+            calls: self.calls.clone(),
             id,
             part: part.clone(),
             before: self.last.get(&part.transaction).cloned(),
@@ -247,6 +251,7 @@ impl<S: TwoPhaseSink> Handler<S> {
 struct Stage<S> {
     kind: Arc<TwoPhase<S>>,
     answers: Answers,
+    calls: Calls,
     id: u64,
     part: Part,
     before: Option<watch::Receiver<bool>>,
@@ -268,7 +273,7 @@ impl<S: TwoPhaseSink> Stage<S> {
         self.queue.close();
         let staged = result.is_ok();
         if !staged {
-            self.kind.drop_part(&self.part, &self.answers).await;
+            self.kind.drop_part(&self.part, &self.answers, &self.calls).await;
         }
         if !*self.dropped.borrow() {
             self.answers.part(self.id, &self.part, result).await;
@@ -278,8 +283,9 @@ impl<S: TwoPhaseSink> Stage<S> {
 
     async fn stage(&mut self) -> Result<Outcomes, BoxError> {
         let mut taken = Taken::default();
-        let rows = PartRows { queue: &self.queue, dropped: &mut self.dropped, taken: &mut taken };
-        let staged = AssertUnwindSafe(self.kind.sink.stage(&self.part, rows)).catch_unwind().await;
+        let noted = self.calls.begin::<S>("stage", "");
+        let rows = PartRows { queue: &self.queue, dropped: &mut self.dropped, taken: &mut taken, noted: &noted };
+        let staged = noted.during(AssertUnwindSafe(self.kind.sink.stage(&self.part, rows)).catch_unwind()).await;
         let outcomes = staged.unwrap_or_else(|_| Err("stage() panicked".into()))?;
         if !taken.to_the_end {
             return Err(format!("stage() returned before the end of the part: it took {} of its messages", taken.rows).into());
@@ -292,6 +298,7 @@ impl<S: TwoPhaseSink> Stage<S> {
 async fn decide<S: TwoPhaseSink>(
     kind: Arc<TwoPhase<S>>,
     answers: Answers,
+    calls: Calls,
     mut decisions: mpsc::Receiver<Decision>,
     closed: watch::Receiver<bool>,
 ) {
@@ -308,24 +315,24 @@ async fn decide<S: TwoPhaseSink>(
         match decision.verdict {
             Verdict::Drop(part) => {
                 if staged {
-                    kind.drop_part(&part, &answers).await;
+                    kind.drop_part(&part, &answers, &calls).await;
                 }
             }
             Verdict::Prepare(parts) => {
                 let call = kind.calls.lock().await;
-                let result = kind.sink.prepare(&transaction, &parts).await;
+                let result = calls.during::<S, _>("prepare", "", kind.sink.prepare(&transaction, &parts)).await;
                 drop(call);
                 answers.prepared(transaction, result).await;
             }
             Verdict::Commit => {
                 let call = kind.calls.lock().await;
-                let result = kind.sink.commit(&transaction).await;
+                let result = calls.during::<S, _>("commit", "", kind.sink.commit(&transaction)).await;
                 drop(call);
                 answers.committed(transaction, result).await;
             }
             Verdict::Abort => {
                 let _call = kind.calls.lock().await;
-                if let Err(error) = kind.sink.abort(&transaction).await {
+                if let Err(error) = calls.during::<S, _>("abort", "", kind.sink.abort(&transaction)).await {
                     answers.failure(&transaction, "aborting", error);
                 }
             }

@@ -13,6 +13,7 @@ use tokio::time::{Duration, Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::{Backlog, ReadError, Source, SourceKind};
 use crate::batch::{Batch, size_alone};
+use crate::calls::{Calls, Noted};
 use crate::error::Error;
 use crate::frame::MAX_SEQUENCE;
 use crate::item::Item;
@@ -108,6 +109,7 @@ pub(super) struct Reader<S: Source> {
     pub(super) max_frame_bytes: u64,
     pub(super) max_cursor_bytes: usize,
     pub(super) settings: Settings,
+    pub(super) calls: Calls,
     pub(super) pace: Arc<Pace>,
     pub(super) acks: Arc<Acks<S::Token>>,
     pub(super) events: mpsc::Sender<(u32, Event<S::Token>)>,
@@ -170,9 +172,11 @@ impl<S: Source> Reader<S> {
         let source = Arc::clone(&self.source);
         let partition = self.partition.clone();
         if let Some(position) = &self.acknowledged {
-            self.call("acknowledged()", source.acknowledged(&partition, position)).await?;
+            self.call("acknowledged", source.acknowledged(&partition, position)).await?;
         }
-        let mut items = pin!(source.read(&partition, self.position.clone()).fuse());
+        let noted = self.calls.begin::<S>("read", &self.stream);
+        let read = || source.read(&partition, self.position.clone());
+        let mut items = pin!(noted.run(read).fuse());
         let mut gathered = Gathered {
             batch: Batch::new(),
             unpacked: VecDeque::new(),
@@ -222,16 +226,16 @@ impl<S: Source> Reader<S> {
                 () = sleep_until(flush_at), if reading && ready.is_empty() && (caught_up || !gathered.batch.is_empty()) => {
                     gathered.flush(&mut ready);
                     if std::mem::take(&mut caught_up) {
-                        let backlog = source.backlog(&partition).await;
+                        let backlog = self.calls.during::<S, _>("backlog", &self.stream, source.backlog(&partition)).await;
                         ready.push_back(Ready::Event(Event::CaughtUp(backlog)));
                     }
                 }
                 _ = backlog_due.tick(), if reading && ready.is_empty() && !caught_up => {
-                    if let Some(backlog) = source.backlog(&partition).await {
+                    if let Some(backlog) = self.calls.during::<S, _>("backlog", &self.stream, source.backlog(&partition)).await {
                         ready.push_back(Ready::Event(Event::Backlog(gathered.added_to(backlog))));
                     }
                 }
-                step = std::future::poll_fn(|context| self.fill(context, items.as_mut(), &mut gathered, &mut caught_up)),
+                step = std::future::poll_fn(|context| noted.run(|| self.fill(context, &noted, items.as_mut(), &mut gathered, &mut caught_up))),
                     if reading && ready.is_empty() =>
                 {
                     match step {
@@ -247,7 +251,7 @@ impl<S: Source> Reader<S> {
                         }
                         Step::Unsendable(message, error) => {
                             gathered.flush(&mut ready);
-                            if let Err(error) = source.unsendable(&partition, *message, error).await {
+                            if let Err(error) = self.calls.during::<S, _>("unsendable", &self.stream, source.unsendable(&partition, *message, error)).await {
                                 self.hand_over(&mut commands, &room, &mut ready).await;
                                 return Err(self.in_stream(error).into());
                             }
@@ -277,10 +281,10 @@ impl<S: Source> Reader<S> {
     async fn deliver(&self, source: &S, partition: &str) -> Result<(), ReadError> {
         let (position, tokens) = self.acks.take();
         if !tokens.is_empty() {
-            self.call("settle()", source.settle(partition, tokens)).await?;
+            self.call("settle", source.settle(partition, tokens)).await?;
         }
         match position {
-            Some(position) => self.call("acknowledged()", source.acknowledged(partition, &position)).await,
+            Some(position) => self.call("acknowledged", source.acknowledged(partition, &position)).await,
             None => Ok(()),
         }
     }
@@ -289,6 +293,7 @@ impl<S: Source> Reader<S> {
     fn fill(
         &self,
         context: &mut Context<'_>,
+        noted: &Noted,
         mut items: Pin<&mut impl Stream<Item = Result<Item<S::Token>, ReadError>>>,
         gathered: &mut Gathered<S::Token>,
         caught_up: &mut bool,
@@ -309,6 +314,7 @@ impl<S: Source> Reader<S> {
                 },
             };
             *caught_up = false;
+            noted.moved();
             if let Some(step) = gathered.add(message, self.stream_id, self.max_frame_bytes) {
                 return Poll::Ready(step);
             }
@@ -344,7 +350,8 @@ impl<S: Source> Reader<S> {
 
     /// Awaits a method of the source.
     async fn call(&self, method: &str, call: impl Future<Output = Result<(), crate::BoxError>>) -> Result<(), ReadError> {
-        call.await.map_err(|cause| ReadError::from(self.failed(method, cause)))
+        let called = self.calls.during::<S, _>(method, &self.stream, call).await;
+        called.map_err(|cause| ReadError::from(self.failed(&format!("{method}()"), cause)))
     }
 
     fn failed(&self, method: &str, cause: crate::BoxError) -> Error {

@@ -35,6 +35,10 @@ struct ServedSource<S> {
 }
 
 impl<S: Source> Served for ServedSource<S> {
+    fn kind(&self) -> &'static str {
+        "source"
+    }
+
     fn name(&self) -> &str {
         self.source.name()
     }

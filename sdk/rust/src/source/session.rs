@@ -278,6 +278,7 @@ impl<S: Source> Session<'_, S> {
             max_frame_bytes: self.limits.frame_bytes,
             max_cursor_bytes: self.limits.cursor_bytes as usize,
             settings: self.task.settings.clone(),
+            calls: self.task.calls.clone(),
             pace: Arc::clone(&self.pace),
             acks: Arc::clone(&stream.acks),
             events: self.events.clone(),
@@ -497,9 +498,9 @@ impl<S: Source> Session<'_, S> {
         let partitions: Vec<String> = self.current.keys().cloned().collect();
         let asked = self.known.unknown(&partitions);
         if !asked.is_empty() {
-            let source = Arc::clone(self.source);
+            let (source, calls) = (Arc::clone(self.source), self.task.calls.clone());
             self.starting.spawn(async move {
-                let starts = starts::ask(source.as_ref(), &asked).await;
+                let starts = starts::ask(source.as_ref(), &calls, &asked).await;
                 (asked, starts)
             });
             return;
@@ -534,9 +535,9 @@ impl<S: Source> Session<'_, S> {
         let due: Vec<(Instant, String)> = due;
         due.into_iter().for_each(|(_, partition)| self.open(partition));
         if self.partitions.is_empty() && self.poll_at <= now {
-            let source = Arc::clone(self.source);
+            let (source, calls) = (Arc::clone(self.source), self.task.calls.clone());
             self.partitions.spawn(async move {
-                source.partitions().await.map_err(|cause| Error::Source {
+                calls.during::<S, _>("partitions", "", source.partitions()).await.map_err(|cause| Error::Source {
                     source_name: source.name().to_owned(),
                     doing: "partitions()".to_owned(),
                     cause,

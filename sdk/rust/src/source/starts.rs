@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Source;
+use crate::calls::Calls;
 use crate::error::Error;
 use crate::frame::MAX_SEQUENCE;
 use crate::message::Position;
@@ -59,9 +60,9 @@ impl KnownStarts {
 }
 
 /// Asks the source where partitions begin.
-pub(super) async fn ask<S: Source>(source: &S, asked: &[String]) -> Result<HashMap<String, Position>, Error> {
+pub(super) async fn ask<S: Source>(source: &S, calls: &Calls, asked: &[String]) -> Result<HashMap<String, Position>, Error> {
     let name = source.name();
-    let answer = source.starts(asked).await.map_err(|cause| Error::Source {
+    let answer = calls.during::<S, _>("starts", "", source.starts(asked)).await.map_err(|cause| Error::Source {
         source_name: name.to_owned(),
         doing: "starts()".to_owned(),
         cause,

@@ -1,5 +1,6 @@
 //! Tests through the public interface, against gateways that run in the same process, over gRPC.
 
+mod calls;
 mod close;
 mod environment;
 mod gateway;

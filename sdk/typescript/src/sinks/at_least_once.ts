@@ -1,3 +1,4 @@
+import type { Calls } from "../calls.js";
 import type { Settings } from "../options.js";
 import { Rows } from "../rows.js";
 import type { AtLeastOnceSink } from "../sink.js";
@@ -20,6 +21,7 @@ export class AtLeastOnceHandler extends InOrderHandler {
 
   constructor(
     private readonly sink: AtLeastOnceSink,
+    private readonly calls: Calls,
     answers: Answers,
     settings: Settings,
     fail: (error: unknown) => void,
@@ -37,7 +39,8 @@ export class AtLeastOnceHandler extends InOrderHandler {
     if (writing === undefined) return;
     try {
       checkFrame(rows.frame);
-      const outcomes = await this.sink.write(new Rows(rows.frame, writing.part));
+      const ofPart = new Rows(rows.frame, writing.part);
+      const outcomes = await this.calls.during("write", {}, () => this.sink.write(ofPart));
       writing.refused.push(...refusals(outcomes, rows.first, rows.length));
       writing.messages += rows.length;
     } catch (error) {
@@ -52,7 +55,7 @@ export class AtLeastOnceHandler extends InOrderHandler {
     this.#parts.delete(id);
     try {
       checkWhole(writing.messages, messages);
-      await this.sink.flush?.();
+      await this.calls.during("flush", {}, () => this.sink.flush?.());
     } catch (error) {
       await this.answers.partFailed(id, writing.part, error);
       return;

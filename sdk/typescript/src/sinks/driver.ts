@@ -82,12 +82,13 @@ export class SinkDriver {
 
   async #recovered(): Promise<Recovered> {
     const { sink } = this;
-    if (sink.mode === "two-phase") return sink.recover();
+    if (sink.mode === "two-phase") return this.calls.during("recover", {}, () => sink.recover());
     const committed: Transaction[] = [];
     if (sink.mode === "batch-idempotent") {
-      for (const pipeline of (await sink.pipelines?.()) ?? []) this.#pipelines.add(pipeline);
+      for (const pipeline of (await this.calls.during("pipelines", {}, () => sink.pipelines?.())) ?? [])
+        this.#pipelines.add(pipeline);
       for (const pipeline of [...this.#pipelines].sort()) {
-        const batch = await sink.last?.(pipeline);
+        const batch = await this.calls.during("last", {}, () => sink.last?.(pipeline));
         if (batch !== undefined) committed.push({ pipeline, batch });
       }
     }

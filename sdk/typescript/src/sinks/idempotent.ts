@@ -53,7 +53,7 @@ export class IdempotentHandler extends InOrderHandler {
     if (arriving === undefined) return;
     try {
       checkFrame(rows.frame);
-      const refused = refusals(await this.sink.check?.(rows), rows.first, rows.length);
+      const refused = refusals(await this.#call("check", () => this.sink.check?.(rows)), rows.first, rows.length);
       const kept = refused.length > 0 ? rows.without(new Set(refused.map(({ sequence }) => sequence))) : rows;
       if (kept !== undefined) await arriving.held.add(kept, rows.values.data.length + rows.length * 24);
       arriving.refused.push(...refused);
@@ -110,7 +110,8 @@ export class IdempotentHandler extends InOrderHandler {
 
   /** Has the sink write a transaction, unless it already has. */
   async #write(transaction: Transaction, parts: readonly Part[]): Promise<void> {
-    if ((await this.sink.last?.(transaction.pipeline)) === transaction.batch) return;
+    const last = await this.#call("last", () => this.sink.last?.(transaction.pipeline));
+    if (last === transaction.batch) return;
     const whole = new Map<string, HeldPart>();
     for (const { part, held, isWhole } of this.#parts.values()) if (isWhole) whole.set(partKey(part), held);
     const counted = parts.map((part) => {
@@ -118,7 +119,12 @@ export class IdempotentHandler extends InOrderHandler {
       if (held !== undefined) return held;
       throw new InvalidMessageError(`partition ${part.partition}, attempt ${part.attempt}, is no longer here`);
     });
-    await this.sink.write(transaction, rowsOf(counted));
+    await this.#call("write", () => this.sink.write(transaction, rowsOf(counted)));
+  }
+
+  /** Calls a method of the sink. */
+  #call<T>(method: string, call: () => T | Promise<T>): Promise<T> {
+    return this.driver.calls.during(method, {}, call);
   }
 }
 

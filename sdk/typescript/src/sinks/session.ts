@@ -147,10 +147,10 @@ function handlerOf(driver: SinkDriver, answers: Answers, settings: Settings, fai
   const { sink } = driver;
   switch (sink.mode) {
     case "two-phase":
-      return new TwoPhaseHandler(sink, answers, settings, fail);
+      return new TwoPhaseHandler(sink, driver.calls, answers, settings, fail);
     case "batch-idempotent":
       return new IdempotentHandler(sink, driver, answers, settings, fail);
     case "at-least-once":
-      return new AtLeastOnceHandler(sink, answers, settings, fail);
+      return new AtLeastOnceHandler(sink, driver.calls, answers, settings, fail);
   }
 }

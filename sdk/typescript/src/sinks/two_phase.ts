@@ -1,3 +1,4 @@
+import type { Calls } from "../calls.js";
 import { InvalidOutcomesError } from "../errors.js";
 import type { Settings } from "../options.js";
 import { Rows } from "../rows.js";
@@ -51,11 +52,12 @@ export class TwoPhaseHandler implements Handler {
   readonly #undecided = new Set<Decision>();
   readonly #deciding: Promise<void>;
   /** The methods of the sink other than `stage`, one after the other. */
-  #calls: Promise<unknown> = Promise.resolve();
+  #queue: Promise<unknown> = Promise.resolve();
   #moved: (() => void) | undefined;
 
   constructor(
     private readonly sink: TwoPhaseSink,
+    private readonly calls: Calls,
     private readonly answers: Answers,
     private readonly settings: Settings,
     private readonly fail: (error: unknown) => void,
@@ -120,7 +122,7 @@ export class TwoPhaseHandler implements Handler {
       decision.isDone();
     }
     await Promise.all([this.#deciding, ...this.#running]);
-    await this.#calls.catch(() => undefined);
+    await this.#queue.catch(() => undefined);
   }
 
   // Parts
@@ -171,7 +173,8 @@ export class TwoPhaseHandler implements Handler {
     await before?.done;
     if (incoming.isDropped) return;
     try {
-      const outcomes = await this.sink.stage(part, rowsOf(staging));
+      const details = { waits: () => incoming.isWaiting, progress: () => staging.taken };
+      const outcomes = await this.calls.during("stage", details, () => this.sink.stage(part, rowsOf(staging)));
       if (!staging.isExhausted) {
         throw new InvalidOutcomesError(
           `stage() returned before the end of the part: it took ${staging.taken} of its messages`,
@@ -191,7 +194,7 @@ export class TwoPhaseHandler implements Handler {
 
   async #drop(part: Part): Promise<void> {
     try {
-      await this.#call(() => this.sink.drop(part));
+      await this.#call("drop", () => this.sink.drop(part));
     } catch (error) {
       this.answers.failed("dropping a part failed", fieldsOf(part), error);
     }
@@ -237,15 +240,15 @@ export class TwoPhaseHandler implements Handler {
         break;
       case "prepare": {
         const parts = message.value.parts.map(partOf);
-        await this.#answer(transaction, "preparing", () => this.sink.prepare(transaction, parts), "prepared");
+        await this.#answer(transaction, "prepare", () => this.sink.prepare(transaction, parts));
         break;
       }
       case "commit":
-        await this.#answer(transaction, "committing", () => this.sink.commit(transaction), "committed");
+        await this.#answer(transaction, "commit", () => this.sink.commit(transaction));
         break;
       case "abort":
         try {
-          await this.#call(() => this.sink.abort(transaction));
+          await this.#call("abort", () => this.sink.abort(transaction));
           this.answers.aborted();
         } catch (error) {
           this.answers.failed("aborting a transaction failed", { ...transaction }, error);
@@ -259,23 +262,23 @@ export class TwoPhaseHandler implements Handler {
   /** Calls a method of the sink, and answers with its success or failure. */
   async #answer(
     transaction: Transaction,
-    doing: string,
-    method: () => void | Promise<void>,
-    success: "prepared" | "committed",
+    method: "prepare" | "commit",
+    call: () => void | Promise<void>,
   ): Promise<void> {
     try {
-      await this.#call(method);
+      await this.#call(method, call);
     } catch (error) {
+      const doing = method === "prepare" ? "preparing" : "committing";
       await this.answers.transactionFailed(transaction, doing, error);
       return;
     }
-    await this.answers[success](transaction);
+    await this.answers[method === "prepare" ? "prepared" : "committed"](transaction);
   }
 
   /** Calls a method of the sink after those before it. */
-  async #call(method: () => void | Promise<void>): Promise<void> {
-    const result = this.#calls.then(method);
-    this.#calls = result.catch(() => undefined);
+  async #call(method: string, call: () => void | Promise<void>): Promise<void> {
+    const result = this.#queue.then(() => this.calls.during(method, {}, call));
+    this.#queue = result.catch(() => undefined);
     await result;
   }
 }

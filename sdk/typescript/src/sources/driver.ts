@@ -66,7 +66,7 @@ export class Driver {
 
   async #ask<T>(method: string, question: () => Promise<T>): Promise<T> {
     try {
-      return await this.calls.note(question());
+      return await this.calls.note(this.calls.during(method, {}, question));
     } catch (error) {
       if (error instanceof HeadraceError) throw error;
       throw new SourceFailedError(`source ${this.name}: ${method}() threw ${describe(error)}`, { cause: error });

@@ -132,13 +132,17 @@ export class Reader {
   async #read(): Promise<ReadEnd | undefined> {
     const { signal } = this.#abort;
     if (!(await this.#mayRead())) return undefined;
-    const items = this.#source.read(this.task.partition, { position: this.task.position, signal });
+    const { calls, stream, partition, position } = this.task;
+    const step = calls.steps("read", stream);
+    const items = step(() => this.#source.read(partition, { position, signal }));
     if (Symbol.asyncIterator in items) {
       const iterator = items[Symbol.asyncIterator]() as AsyncIterator<DeliveredItem<unknown>, void>;
-      return this.#readAll(iterator, () => iterator.next());
+      const next = (): Promise<Next> => iterator.next();
+      return this.#readAll(iterator, () => step(next));
     }
     const iterator = items[Symbol.iterator]() as Iterator<DeliveredItem<unknown>, void>;
-    return this.#readAll(iterator, () => iterator.next());
+    const next = (): Next => iterator.next();
+    return this.#readAll(iterator, () => step(next));
   }
 
   /** Reads until the source returns, or the reader is stopped. */
@@ -234,7 +238,7 @@ export class Reader {
   async #leaveOut(message: Message, problem: InvalidMessageError): Promise<void> {
     this.task.changed();
     if (!this.#source.unsendable) throw problem;
-    await this.#source.unsendable(this.task.partition, message, problem);
+    await this.#call("unsendable", () => this.#source.unsendable?.(this.task.partition, message, problem));
     this.task.leftOut();
   }
 
@@ -255,7 +259,7 @@ export class Reader {
 
   async #reportBacklog(caughtUp: boolean): Promise<void> {
     this.#backlogAt = performance.now() + BACKLOG_MS;
-    const left = await this.#source.backlog?.(this.task.partition);
+    const left = await this.#call("backlog", () => this.#source.backlog?.(this.task.partition));
     for (const [field, value] of Object.entries(left ?? {}) as [string, bigint | number | undefined][]) {
       if (value !== undefined && typeof value !== "bigint" && !Number.isSafeInteger(value)) {
         throw new TypeError(`backlog() returned ${field} ${value}: a bigint or a safe integer is needed`);
@@ -270,10 +274,12 @@ export class Reader {
         const [position, tokens] = [this.#position, this.#tokens];
         this.#position = undefined;
         this.#tokens = [];
-        if (this.#source.kind === "redelivering" && tokens.length > 0) {
-          await this.#source.settle(this.task.partition, tokens);
+        const { partition } = this.task;
+        const source = this.#source;
+        if (source.kind === "redelivering" && tokens.length > 0) {
+          await this.#call("settle", () => source.settle(partition, tokens));
         }
-        await this.#source.acknowledged?.(this.task.partition, position);
+        await this.#call("acknowledged", () => source.acknowledged?.(partition, position));
       }
     } catch (error) {
       this.#position = undefined;
@@ -281,6 +287,11 @@ export class Reader {
     } finally {
       this.#delivering = undefined;
     }
+  }
+
+  /** Calls a method of the source. */
+  #call<T>(method: string, call: () => T | Promise<T>): Promise<T> {
+    return this.task.calls.during(method, { stream: this.task.stream }, call);
   }
 
   #fail(error: unknown, method: string): void {
