@@ -1,79 +1,30 @@
 """The preset for MariaDB: a table is rebuilt from its changes although it is altered, and bridge, gateway and server die."""
 
-import getpass
 import json
 import random
-import shutil
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.absent import absent
-from tests.connectors.programs import free_port
 from tests.gateway.processes import gateway_process
+from tests.sdk.java.mariadb import PASSWORD, Server
 from tests.sdk.processes import connector
 from tests.sdk.queries import Reader
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.in_turn(5, 6)]  # The first run fetches the connector.
 
-_PASSWORD = "secret"
-_DEADLINE_S = 120.0
-_SETUP = f"""
+_SETUP = """
 CREATE DATABASE shop;
 USE shop;
-CREATE USER bridge@'%' IDENTIFIED BY '{_PASSWORD}';
-GRANT ALL ON *.* TO bridge@'%';
 CREATE TABLE shop.items (id bigint PRIMARY KEY, name varchar(100), version int NOT NULL);
 INSERT INTO shop.items SELECT seq, concat('item ', seq), 0 FROM seq_1_to_300;
 """
 
 
-class Server:
-    """A MariaDB of its own in a folder, on 127.0.0.1."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.port = free_port()
-        self._user = f"--user={getpass.getuser()}"
-        install = ["mariadb-install-db", "--no-defaults", self._user, f"--datadir={folder}/data"]
-        subprocess.run([*install, "--auth-root-authentication-method=normal", "--skip-test-db"], check=True, capture_output=True)
-        self.start()
-
-    def start(self) -> None:
-        """Starts it, and waits until it answers."""
-        options = [f"--datadir={self._folder}/data", f"--port={self.port}", "--bind-address=127.0.0.1"]
-        options += [f"--socket={self._folder}/socket", f"--pid-file={self._folder}/pid", "--server-id=1"]
-        options += ["--log-bin=binlog", "--binlog-format=ROW", "--binlog-row-image=FULL", f"--log-error={self._folder}/log"]
-        self._process = subprocess.Popen(["mariadbd", "--no-defaults", self._user, *options])
-        deadline = time.monotonic() + _DEADLINE_S
-        while self._client("SELECT 1").returncode != 0:
-            assert time.monotonic() < deadline, (self._folder / "log").read_text()
-            time.sleep(0.1)
-
-    def kill(self) -> None:
-        """Kills it with SIGKILL."""
-        self._process.kill()
-        self._process.wait()
-
-    def run(self, statements: str) -> list[list[str]]:
-        """Runs statements, and returns the rows of the last one."""
-        done = self._client(statements)
-        assert done.returncode == 0, done.stderr
-        return [line.split("\t") for line in done.stdout.splitlines()]
-
-    def _client(self, statements: str) -> subprocess.CompletedProcess[str]:
-        command = ["mariadb", "--no-defaults", "--batch", "--skip-column-names", "--user=root", f"--socket={self._folder}/socket"]
-        return subprocess.run(command, input=statements, capture_output=True, text=True, check=False)
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     """A server with a table of 300 rows."""
-    if shutil.which("mariadbd") is None:
-        absent("mariadbd is not installed; install mariadb-server to test the preset for MariaDB")
     folder = tmp_path / "mariadb"
     folder.mkdir()
     made = Server(folder)
@@ -108,7 +59,7 @@ async def test_a_table_is_rebuilt_though_it_is_altered_and_whatever_dies(
 ) -> None:
     options = ["--source", "shop", "--tables", "shop.items", "--port", str(server.port), "--user", "bridge"]
     options += ["--history", f"{tmp_path}/history", "--heartbeat", "1s"]
-    secret = f"HEADRACE_DEBEZIUM_MARIADB_PASSWORD={_PASSWORD}"
+    secret = f"HEADRACE_DEBEZIUM_MARIADB_PASSWORD={PASSWORD}"
     command = [debezium_mariadb[0], secret, *debezium_mariadb[1:], "connector", "run", "debezium-mariadb", *options]
     rng = random.Random(7)
     with ExitStack() as gateways:
@@ -154,4 +105,4 @@ async def test_a_table_is_rebuilt_though_it_is_altered_and_whatever_dies(
     wanted = {int(key): row for key, *row in server.run("SELECT * FROM shop.items")}
     filled = {key: [value.replace("None", "NULL") for value in row] for key, row in rebuilt.items()}
     assert filled == wanted
-    assert _PASSWORD not in (tmp_path / "log").read_text()
+    assert PASSWORD not in (tmp_path / "log").read_text()
