@@ -67,9 +67,11 @@ class CheckpointLog:
         self._checkpoint = checkpoint
         jvm: Any = spark._jvm
         self._jvm = jvm
-        self._folder = jvm.org.apache.hadoop.fs.Path(checkpoint)
+        given = jvm.org.apache.hadoop.fs.Path(checkpoint)
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
-        self._files = self._folder.getFileSystem(configuration)
+        self._files = given.getFileSystem(configuration)
+        # Without the authority of the default file system, as in hdfs:///checkpoints, a file cannot be renamed.
+        self._folder = self._files.makeQualified(given)
         manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
         self._manager = manager.create(self._folder, configuration)
 
@@ -256,7 +258,7 @@ class CheckpointLog:
         return logged_batch(batch, self._text(self._path(f"offsets/{batch}")), self._checkpoint)
 
     def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self._checkpoint}/{name}")
+        return self._jvm.org.apache.hadoop.fs.Path(self._folder, name)
 
     def _text(self, path: Any) -> str:
         stream = self._files.open(path)
