@@ -25,7 +25,7 @@ done
 # What pytest and Python compile is kept, since each session and each process that it starts would compile it again.
 unset PYTHONDONTWRITEBYTECODE
 pytest=(.venv/bin/python -m pytest)
-brokers=(rabbitmq rabbitmq4 nats kafka postgresql hdfs s3 registry catalog)
+brokers=(rabbitmq rabbitmq4 nats kafka postgresql hdfs s3 registry catalog yarn)
 examples=(tests/examples)
 engine=(tests/engine "${examples[@]}")
 kills=(tests/exactly_once tests/faults tests/real_time)

@@ -11,11 +11,12 @@ from scripts.brokers._rabbitmq import RabbitMQ
 from scripts.brokers._rabbitmq4 import RabbitMQ4
 from scripts.brokers._registry import Registry
 from scripts.brokers._s3 import S3
+from scripts.brokers._yarn import Yarn
 
 BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ, Nats, Kafka, PostgreSQL)}
 """The brokers that `make brokers` installs and starts by default."""
-MORE_BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ4, Hdfs, S3, Registry, Catalog)}
-"""Brokers, stores for checkpoints, a schema registry, and a catalog, that it installs and starts only by name."""
+MORE_BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ4, Hdfs, S3, Registry, Catalog, Yarn)}
+"""Brokers, stores for checkpoints, a schema registry, a catalog and YARN, that it installs and starts only by name."""
 
 __all__ = [
     "BROKERS",
@@ -35,4 +36,5 @@ __all__ = [
     "RabbitMQ",
     "RabbitMQ4",
     "Registry",
+    "Yarn",
 ]

@@ -3,7 +3,8 @@
 `rabbitmq`, `nats`, `kafka` and `postgresql` are `scripts.brokers.Broker`: `url`, `host`, `port`, `user`, `password`, and
 `kill()`, `start()`, `stop()`, `restart()`, which keep port and data. They are shared by all tests of a session: use names of your
 own for queues, topics and tables. One that a test has left dead is started again before the next test. `nats_cluster` and
-`kafka_cluster` have three nodes, of which one may be killed, and stop after each module. `hdfs` and `s3` store checkpoints.
+`kafka_cluster` have three nodes, of which one may be killed, and stop after each module. `hdfs` and `s3` store checkpoints,
+and `yarn` runs applications.
 """
 
 import os
@@ -30,6 +31,7 @@ from scripts.brokers import (
     RabbitMQ,
     RabbitMQ4,
     Registry,
+    Yarn,
 )
 from tests.absent import absent
 from tests.brokers.network import FaultyNetwork
@@ -117,6 +119,12 @@ def registry(brokers_folder: Path, pytestconfig: pytest.Config) -> Registry:
 def catalog(brokers_folder: Path, pytestconfig: pytest.Config) -> Catalog:
     """A REST catalog of Iceberg."""
     return start_for_tests(Catalog, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def yarn(brokers_folder: Path, pytestconfig: pytest.Config) -> Yarn:
+    """YARN with one node; `configuration` is the folder of its settings."""
+    return start_for_tests(Yarn, brokers_folder, pytestconfig)
 
 
 @pytest.fixture(scope="module")
