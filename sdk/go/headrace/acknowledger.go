@@ -9,6 +9,7 @@ import (
 // not hold up the session.
 type acknowledger struct {
 	source            *Source
+	calls             *calls
 	stream, partition string
 	wake              chan struct{}
 	done              chan struct{}
@@ -21,13 +22,13 @@ type acknowledger struct {
 
 // startAcknowledger returns nil if the source does not want to know.
 func startAcknowledger(
-	ctx context.Context, source *Source, stream, partition string, run func(func()), failed func(error),
+	ctx context.Context, source *Source, calls *calls, stream, partition string, run func(func()), failed func(error),
 ) *acknowledger {
 	if source.Acknowledged == nil && source.Settle == nil {
 		return nil
 	}
 	a := &acknowledger{
-		source: source, stream: stream, partition: partition, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		source: source, calls: calls, stream: stream, partition: partition, wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	run(func() {
 		defer close(a.done)
@@ -80,12 +81,14 @@ func (a *acknowledger) run(ctx context.Context) error {
 		a.position, a.tokens = nil, nil
 		a.mu.Unlock()
 		if len(tokens) > 0 && a.source.Settle != nil {
-			if err := a.source.Settle(ctx, a.partition, tokens); err != nil {
+			settle := func() error { return a.source.Settle(ctx, a.partition, tokens) }
+			if err := a.calls.during("Settle", a.stream, settle); err != nil {
 				return &SourceError{a.stream, "Settle", err}
 			}
 		}
 		if position != nil && a.source.Acknowledged != nil {
-			if err := a.source.Acknowledged(ctx, a.partition, *position); err != nil {
+			acknowledged := func() error { return a.source.Acknowledged(ctx, a.partition, *position) }
+			if err := a.calls.during("Acknowledged", a.stream, acknowledged); err != nil {
 				return &SourceError{a.stream, "Acknowledged", err}
 			}
 		}

@@ -45,8 +45,9 @@ type Options struct {
 	FrameMessages int
 	// DrainTimeout is how long a connector that is stopped waits for acknowledgements, or for a sink to finish. Default: 10 s.
 	DrainTimeout time.Duration
-	// StuckTimeout is after how long a function that does not return although its context is done is logged, and abandoned
-	// if the connector is being stopped. Default: 10 s.
+	// StuckTimeout is after how long a function that does not return is logged, with the line where it stands, and again after
+	// twice the time, and so on. Read may wait for its next message without limit, until its context is done. A connector that is
+	// being stopped abandons a function then. Default: 10 s.
 	StuckTimeout time.Duration
 	// CloseTimeout is how long to wait, at the end, for functions that still run and then for Close, together. Default: 10 s.
 	CloseTimeout time.Duration
@@ -67,6 +68,8 @@ type Options struct {
 
 	// followsFiles is whether TLS comes from the files that the environment names.
 	followsFiles bool
+	// calls are the functions of the connector that have not returned.
+	calls *calls
 	// tokens is the file of Token, nil for none.
 	tokens *tokenFile
 }

@@ -161,6 +161,7 @@ func (s *sourceSession) answerStarts() {
 // must be told the same, or what arrived meanwhile would be left out.
 type starts struct {
 	source *Source
+	calls  *calls
 
 	asking sync.Mutex // one question at a time
 
@@ -169,8 +170,8 @@ type starts struct {
 	seen  map[string]bool      // partitions that were listed; nil before the first listing
 }
 
-func newStarts(source *Source) *starts {
-	return &starts{source: source, known: map[string]*Position{}}
+func newStarts(source *Source, calls *calls) *starts {
+	return &starts{source: source, calls: calls, known: map[string]*Position{}}
 }
 
 // listed notes which partitions there are. Those that appear later begin with their first message.
@@ -218,8 +219,11 @@ func (k *starts) of(ctx context.Context, partitions []string) (map[string]*Posit
 	k.mu.Unlock()
 	var told map[string]Position
 	if len(unknown) > 0 {
-		var err error
-		if told, err = k.source.Starts(ctx, unknown); err != nil {
+		err := k.calls.during("Starts", "", func() (err error) {
+			told, err = k.source.Starts(ctx, unknown)
+			return err
+		})
+		if err != nil {
 			return nil, &SourceError{k.source.Name, "Starts", err}
 		}
 		for partition, position := range told {

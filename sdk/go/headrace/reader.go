@@ -12,6 +12,7 @@ import (
 // reader reads one partition of a source, on one goroutine.
 type reader struct {
 	source        *Source
+	calls         *calls
 	stream        string
 	partition     *Partition
 	gather        *gather
@@ -72,7 +73,8 @@ func (r *reader) take(ctx context.Context, m *Message) error {
 		if r.source.Unsendable == nil {
 			return wrong
 		}
-		if err := r.source.Unsendable(ctx, r.partition.Name, *m, wrong); err != nil {
+		unsendable := func() error { return r.source.Unsendable(ctx, r.partition.Name, *m, wrong) }
+		if err := r.calls.during("Unsendable", r.stream, unsendable); err != nil {
 			return r.failed("Unsendable", err)
 		}
 		r.leftOut(wrong)

@@ -25,6 +25,7 @@ const (
 
 // Connector is a *[Source] or a *[Sink].
 type Connector interface {
+	kind() string // source or sink
 	connector() string
 	check() error
 	closer() func() error
@@ -55,6 +56,8 @@ func Run(ctx context.Context, c Connector, o *Options) error {
 	if options.Token != "" && options.TLS == nil && !leadsHere(options.Gateway) {
 		log.Warn("the token is sent without encryption: set Options.TLS", "gateway", options.Gateway)
 	}
+	options.calls = newCalls(c.kind()+" "+c.connector(), options, log)
+	defer options.calls.watch()()
 	end := &closing{close: c.closer(), timeout: options.CloseTimeout, log: log}
 	defer end.run()
 	var s session
@@ -157,7 +160,7 @@ type sourceConnector struct {
 }
 
 func newSourceConnector(source *Source, o *Options, log *slog.Logger, end *closing) *sourceConnector {
-	c := &sourceConnector{source: source, options: o, log: log, end: end, starts: newStarts(source)}
+	c := &sourceConnector{source: source, options: o, log: log, end: end, starts: newStarts(source, o.calls)}
 	c.name, c.version = source.Connector, source.Version
 	if c.name == "" {
 		c.name = source.Name
@@ -173,7 +176,11 @@ func (c *sourceConnector) partitions(ctx context.Context) ([]string, error) {
 	if c.source.Partitions == nil {
 		return []string{"0"}, nil
 	}
-	partitions, err := c.source.Partitions(ctx)
+	var partitions []string
+	err := c.options.calls.during("Partitions", "", func() (err error) {
+		partitions, err = c.source.Partitions(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, &SourceError{c.source.Name, "Partitions", err}
 	}

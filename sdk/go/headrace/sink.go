@@ -142,6 +142,10 @@ func (s *Sink) connector() string {
 	return s.Name
 }
 
+func (s *Sink) kind() string {
+	return "sink"
+}
+
 func (s *Sink) closer() func() error {
 	return s.Close
 }

@@ -27,7 +27,11 @@ func (c *sinkConnector) hello(ctx context.Context) (*pb.SinkHello, error) {
 		if sink.KeepsRuns {
 			hello.Capabilities = append(hello.Capabilities, pb.Capability_CAPABILITY_RUNS)
 		}
-		found, err := sink.TwoPhase.Recover(ctx)
+		var found Recovered
+		err := c.options.calls.during("Recover", "", func() (err error) {
+			found, err = sink.TwoPhase.Recover(ctx)
+			return err
+		})
 		if err != nil {
 			return nil, &SinkError{sink.Name, "Recover", err}
 		}
@@ -49,7 +53,11 @@ func (c *sinkConnector) hello(ctx context.Context) (*pb.SinkHello, error) {
 // written asks an idempotent sink for the last batch of each pipeline.
 func (c *sinkConnector) written(ctx context.Context) ([]Transaction, error) {
 	if c.sink.Pipelines != nil {
-		pipelines, err := c.sink.Pipelines(ctx)
+		var pipelines []string
+		err := c.options.calls.during("Pipelines", "", func() (err error) {
+			pipelines, err = c.sink.Pipelines(ctx)
+			return err
+		})
 		if err != nil {
 			return nil, &SinkError{c.sink.Name, "Pipelines", err}
 		}
@@ -62,7 +70,7 @@ func (c *sinkConnector) written(ctx context.Context) ([]Transaction, error) {
 	}
 	var last []Transaction
 	for pipeline := range c.seen {
-		batch, ok, err := c.sink.Last(ctx, pipeline)
+		batch, ok, err := c.last(ctx, pipeline)
 		if err != nil {
 			return nil, &SinkError{c.sink.Name, "Last", err}
 		}
@@ -72,6 +80,15 @@ func (c *sinkConnector) written(ctx context.Context) ([]Transaction, error) {
 	}
 	slices.SortFunc(last, func(a, b Transaction) int { return cmp.Compare(a.Pipeline, b.Pipeline) })
 	return last, nil
+}
+
+// last asks an idempotent sink for the last batch of a pipeline; false if there is none.
+func (c *sinkConnector) last(ctx context.Context, pipeline string) (batch uint64, ok bool, err error) {
+	err = c.options.calls.during("Last", "", func() (err error) {
+		batch, ok, err = c.sink.Last(ctx, pipeline)
+		return err
+	})
+	return batch, ok, err
 }
 
 func fromTransaction(t Transaction) *pb.Transaction {

@@ -57,7 +57,11 @@ func (h *idempotent) hold(p *held, f *pb.Frame) error {
 	}
 	rows := &Rows{p.part, f}
 	if check := h.s.c.sink.Check; check != nil {
-		refused, err := check(h.s.late, rows)
+		var refused []Refused
+		err := h.s.c.options.calls.during("Check", "", func() (err error) {
+			refused, err = check(h.s.late, rows)
+			return err
+		})
 		if err == nil {
 			err = checkRefused(refused, rows.First(), uint64(rows.Len()))
 		}
@@ -119,8 +123,8 @@ func (h *idempotent) prepare(t Transaction, parts []Part) {
 }
 
 func (h *idempotent) write(t Transaction, parts []Part) error {
-	if last := h.s.c.sink.Last; last != nil {
-		if batch, ok, err := last(h.s.late, t.Pipeline); err != nil || ok && batch == t.Batch {
+	if h.s.c.sink.Last != nil {
+		if batch, ok, err := h.s.c.last(h.s.late, t.Pipeline); err != nil || ok && batch == t.Batch {
 			return err
 		}
 	}
@@ -139,7 +143,8 @@ func (h *idempotent) write(t Transaction, parts []Part) error {
 		counting = append(counting, p)
 	}
 	exhausted := false
-	if err := h.s.c.sink.Idempotent.Write(h.s.late, t, rowsOf(counting, &exhausted)); err != nil {
+	write := func() error { return h.s.c.sink.Idempotent.Write(h.s.late, t, rowsOf(counting, &exhausted)) }
+	if err := h.s.c.options.calls.during("Write", "", write); err != nil {
 		return err
 	}
 	if !exhausted {

@@ -100,7 +100,10 @@ func (h *atLeastOnce) rows(id uint64, f *pb.Frame) {
 	}
 	refused, err := []Refused(nil), frame.Check(f)
 	if err == nil {
-		refused, err = h.sink.Write(h.s.late, &Rows{w.part, f})
+		err = h.s.c.options.calls.during("Write", "", func() (err error) {
+			refused, err = h.sink.Write(h.s.late, &Rows{w.part, f})
+			return err
+		})
 	}
 	if err == nil {
 		err = checkRefused(refused, f.GetFirstSequence(), uint64(f.GetCount()))
@@ -122,7 +125,7 @@ func (h *atLeastOnce) end(id, messages uint64) {
 	delete(h.parts, id)
 	err := checkWhole(w.messages, messages)
 	if err == nil {
-		err = h.sink.Flush(h.s.late)
+		err = h.s.c.options.calls.during("Flush", "", func() error { return h.sink.Flush(h.s.late) })
 	}
 	if err != nil {
 		h.s.partFailed(id, w.part, err)

@@ -67,7 +67,11 @@ func (h *twoPhase) stage(ctx context.Context, p *staging) {
 	}
 	var taken uint64
 	exhausted := false
-	refused, err := h.sink.Stage(ctx, p.part, h.rowsOf(p, &taken, &exhausted))
+	var refused []Refused
+	err := h.s.c.options.calls.moving("Stage", "", func(r *running) (err error) {
+		refused, err = h.sink.Stage(ctx, p.part, h.rowsOf(p, r, &taken, &exhausted))
+		return err
+	})
 	if err == nil && !exhausted {
 		err = fmt.Errorf("the sink returned from Stage before the end of the part: it took %d of its messages", taken)
 	}
@@ -155,7 +159,7 @@ func (h *twoPhase) starving() bool {
 }
 
 // rowsOf yields the rows of a part as they arrive.
-func (h *twoPhase) rowsOf(p *staging, taken *uint64, exhausted *bool) iter.Seq2[*Rows, error] {
+func (h *twoPhase) rowsOf(p *staging, r *running, taken *uint64, exhausted *bool) iter.Seq2[*Rows, error] {
 	return func(yield func(*Rows, error) bool) {
 		for {
 			next, err := h.nextRows(p)
@@ -170,6 +174,7 @@ func (h *twoPhase) rowsOf(p *staging, taken *uint64, exhausted *bool) iter.Seq2[
 				return
 			}
 			*taken += uint64(next.GetCount())
+			r.moves.Add(1)
 			if !yield(&Rows{p.part, next}, nil) {
 				return
 			}

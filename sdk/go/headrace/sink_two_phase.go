@@ -183,19 +183,19 @@ func (h *twoPhase) carryOut(d *decision) {
 		}
 	case *pb.SinkServiceAttachResponse_Prepare:
 		parts := toParts(m.Prepare.GetParts())
-		if err := h.inTurn(func(ctx context.Context) error { return h.sink.Prepare(ctx, t, parts) }); err != nil {
+		if err := h.inTurn("Prepare", func(ctx context.Context) error { return h.sink.Prepare(ctx, t, parts) }); err != nil {
 			h.s.transactionFailed(t, "preparing", err)
 			return
 		}
 		h.s.prepared(t)
 	case *pb.SinkServiceAttachResponse_Commit:
-		if err := h.inTurn(func(ctx context.Context) error { return h.sink.Commit(ctx, t) }); err != nil {
+		if err := h.inTurn("Commit", func(ctx context.Context) error { return h.sink.Commit(ctx, t) }); err != nil {
 			h.s.transactionFailed(t, "committing", err)
 			return
 		}
 		h.s.committed(t)
 	case *pb.SinkServiceAttachResponse_Abort:
-		if err := h.inTurn(func(ctx context.Context) error { return h.sink.Abort(ctx, t) }); err != nil {
+		if err := h.inTurn("Abort", func(ctx context.Context) error { return h.sink.Abort(ctx, t) }); err != nil {
 			h.s.logFailure(t, "aborting", err)
 		}
 	}
@@ -203,14 +203,14 @@ func (h *twoPhase) carryOut(d *decision) {
 
 // dropStored lets the sink drop a part.
 func (h *twoPhase) dropStored(part Part) {
-	if err := h.inTurn(func(ctx context.Context) error { return h.sink.Drop(ctx, part) }); err != nil {
+	if err := h.inTurn("Drop", func(ctx context.Context) error { return h.sink.Drop(ctx, part) }); err != nil {
 		h.s.logFailure(part.Transaction, fmt.Sprintf("dropping partition %d", part.Partition), err)
 	}
 }
 
 // inTurn calls a method while no other one runs, besides Stage.
-func (h *twoPhase) inTurn(method func(context.Context) error) error {
+func (h *twoPhase) inTurn(name string, method func(context.Context) error) error {
 	h.calls.Lock()
 	defer h.calls.Unlock()
-	return method(h.s.late)
+	return h.s.c.options.calls.during(name, "", func() error { return method(h.s.late) })
 }

@@ -171,6 +171,10 @@ func (s *Source) connector() string {
 	return s.Name
 }
 
+func (s *Source) kind() string {
+	return "source"
+}
+
 func (s *Source) closer() func() error {
 	return s.Close
 }

@@ -61,7 +61,7 @@ func (s *sourceSession) opened(answer *pb.StreamOpened) {
 		s.mu.Unlock()
 		s.post(func() { s.leaveFor(err, s.c.options.DrainTimeout, true) })
 	}
-	st.acks = startAcknowledger(s.deliver, source, st.name, st.partition, s.workers.Go, failed)
+	st.acks = startAcknowledger(s.deliver, source, s.c.options.calls, st.name, st.partition, s.workers.Go, failed)
 	if position := answer.GetResume(); position != nil && position.GetEpoch() == st.epoch {
 		st.resume = new(position.GetSequence())
 	}
@@ -69,7 +69,7 @@ func (s *sourceSession) opened(answer *pb.StreamOpened) {
 		s.c.starts.acknowledged(st.partition, position.GetSequence())
 	}
 	r := &reader{
-		source: source, stream: st.name, gather: st.gather, maxFrameBytes: s.send.maxBytes, next: 1, maxCursor: s.maxCursor(),
+		source: source, calls: s.c.options.calls, stream: st.name, gather: st.gather, maxFrameBytes: s.send.maxBytes, next: 1, maxCursor: s.maxCursor(),
 		partition: &Partition{
 			Name: st.partition, session: st.gather, health: s.c.options.Health, stream: st.name, maxCursor: s.maxCursor(),
 		},
