@@ -50,15 +50,13 @@ class System:
 
 def fetched(tried: Tried, toolchain: Toolchain) -> Path:
     """Has Maven copy a connector and what it depends on into a folder of plugins, unless they are there; returns the folder."""
-    plugins = ROOT / ".build" / "tried" / tried.artifact.replace(":", "_")
-    done = plugins.with_suffix(".fetched")
+    folder = ROOT / ".build" / "tried" / tried.artifact.replace(":", "_")
+    plugins, done = folder / "plugins", folder / "fetched"
     if not done.exists():
-        plugins.mkdir(parents=True, exist_ok=True)
-        pom = plugins.with_suffix(".pom")
-        pom.write_text(_POM.format(*tried.artifact.split(":")))
-        built = toolchain.build(
-            plugins, "-f", str(pom), _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={plugins / 'plugin'}"
-        )
+        jars = plugins / "plugin"
+        jars.mkdir(parents=True, exist_ok=True)
+        (folder / "pom.xml").write_text(_POM.format(*tried.artifact.split(":")))
+        built = toolchain.build(folder, _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={jars}")
         assert built.returncode == 0, built.stdout
         done.touch()
     return plugins
