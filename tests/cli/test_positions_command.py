@@ -64,6 +64,27 @@ def positions(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return positions
 
 
+def test_a_resumable_source_is_shown_as_such_and_not_moved(
+    spark: SparkSession, tmp_path: Path, source: Path, positions: Positions
+) -> None:
+    run(spark, tmp_path, source, "checkpoint")
+    offsets = tmp_path / "checkpoint" / "offsets"
+    for file in offsets.glob("[0-9]*"):
+        # As a resumable source would have left it.
+        version, metadata, offset = file.read_text().splitlines()
+        of_feed = json.loads(offset)
+        for position in of_feed["streams"].values():
+            position.update(epoch=3, begin={"epoch": 3, "sequence": 0})
+        file.write_text("\n".join((version, metadata, json.dumps(of_feed))))
+        (offsets / f".{file.name}.crc").unlink(missing_ok=True)
+
+    shown = result_of(positions("show", "--json").stdout)
+    assert [(row["stream"], row["epoch"], row["kind"]) for row in shown["streams"]] == [("n/0", 3, "resumable")]
+    assert positions("show").stdout.splitlines()[2].split() == ["counts", "n/0", "180,", "ended", "resumable"]
+    refused = positions("rewind", "--all", "--after", "160", "--dry-run", "--offline", "--states", "keep")
+    assert (refused.exit_code, "its source is resumable" in refused.stderr) == (1, True), refused.output
+
+
 def test_positions_are_shown_moved_and_continued_from(
     spark: SparkSession, tmp_path: Path, source: Path, positions: Positions
 ) -> None:

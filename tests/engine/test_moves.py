@@ -21,7 +21,7 @@ from headrace.engine import (
     PositionRefused,
     Target,
 )
-from headrace.engine.checkpoint.moves import BEGINNING, Point, moved_to
+from headrace.engine.checkpoint.moves import BEGINNING, Point, kind_of, moved_to
 from headrace.engine.checkpoint.position import Position
 
 S = "orders/0"
@@ -118,6 +118,35 @@ def test_a_queue_is_moved_nowhere(points: list[Point], epoch: int) -> None:
     for target in (After(0), By(1), AtBatch(points[0].batch), AtTime(0), AtBeginning(), AtEnd({S: 1})):
         with pytest.raises(PositionRefused, match="its source is a queue"):
             moved(queue, target)
+
+
+def of_epoch(*positions: Position) -> list[Point]:
+    """The ends of micro-batches that the offset log has."""
+    return [Point(batch, 1000 * batch, {S: position}) for batch, position in enumerate(positions, 7)]
+
+
+@pytest.mark.parametrize(
+    ("positions", "kind"),
+    [
+        ((Position(0, 5), Position(0, 9)), "replayable"),
+        ((Position(3, 5), Position(3, 9)), "redelivering"),
+        ((Position(3, 5, b"this queue"), Position(4, 2, b"this queue"), Position(4, 3, b"this queue")), "redelivering"),
+        ((Position(3, 5), Position(3, 9, b"c", begin=Position(3, 5))), "resumable"),
+        ((Position(3, 9, b"c", begin=Position(3, 5)), Position(3, 9, b"c"), Position(3, 9, b"c")), "resumable"),
+        ((Position(3, 9, b"c", begin=BEGINNING), Position(4, 0, b"b")), "resumable"),
+        ((Position(3, 9, b"c"), Position(3, 9, b"c")), "redelivering or resumable"),
+        ((Position(3, 9, b"c"), Position(4, 2, b"b")), "redelivering or resumable"),
+    ],
+)
+def test_the_kind_of_a_source_is_what_its_checkpoint_tells(positions: tuple[Position, ...], kind: str) -> None:
+    assert kind_of(S, of_epoch(*positions)) == kind
+
+
+def test_a_resumable_stream_is_moved_nowhere_and_is_not_called_a_queue() -> None:
+    feed = of_epoch(Position(3, 5), Position(3, 9, b"c", begin=Position(3, 5)))
+    for target in (After(0), By(1), AtBatch(7), AtTime(0), AtBeginning(), AtEnd({S: 1})):
+        with pytest.raises(PositionRefused, match="its source is resumable"):
+            moved(feed, target)
 
 
 @given(histories(), st.integers(0, 2000), st.sampled_from(Direction))

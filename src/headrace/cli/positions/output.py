@@ -88,7 +88,7 @@ def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: b
             "position": None if position.sequence < 0 else position.sequence,
             "epoch": position.epoch,
             "cursor_bytes": None if position.cursor is None else len(position.cursor),
-            "kind": "redelivering" if position.epoch else "replayable",
+            "kind": stored.kind_of(offset.pipeline, name),
             "ended": position.ended,
         }
         for offset in stored.committed.offsets

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import pairwise
 
 from headrace.contract.limits import MAX_SEQUENCE
 from headrace.engine._errors import PositionRefused
@@ -119,6 +120,26 @@ class Change:
         return max(0, self.after.sequence - self.before.sequence)
 
 
+def kind_of(stream: str, points: Sequence[Point]) -> str:
+    """Returns the kind of a stream's source: replayable, redelivering or resumable, or either of the last two.
+
+    Of a resumable stream, the end of each micro-batch that read messages has a `begin`; the end of a batch of a queue has none.
+    The offset log may no longer have such a micro-batch.
+
+    Args:
+        stream: Its name.
+        points: The ends of the committed micro-batches that the offset log has, the last one last. The last one has the stream.
+    """
+    if not points[-1].streams[stream].epoch:
+        return "replayable"
+    known = [at for point in points if (at := point.streams.get(stream)) is not None]
+    if any(at.begin is not None for at in known):
+        return "resumable"
+    # Within an epoch, only messages increase the sequence; a new epoch of a resumable stream may have another one.
+    was_read = any(before.epoch == at.epoch and before.sequence < at.sequence for before, at in pairwise(known))
+    return "redelivering" if was_read else "redelivering or resumable"
+
+
 def moved_to(stream: str, points: Sequence[Point], target: Target, direction: Direction) -> Position:
     """Where a stream continues.
 
@@ -132,10 +153,17 @@ def moved_to(stream: str, points: Sequence[Point], target: Target, direction: Di
         PositionRefused: The stream cannot move there. The message says why, and what to do.
     """
     now = points[-1].streams[stream]
-    if now.epoch:
+    kind = kind_of(stream, points)
+    if kind == "resumable":
         raise PositionRefused(
-            f"stream {stream}: its source is a queue, which delivers unacknowledged messages again and has no positions to move "
-            "to. What is acknowledged is gone from it; name other streams with --stream"
+            f"stream {stream}: its source is resumable: what it sends again after a cursor may be other messages, so no sequence "
+            "leads to one that it has sent; name other streams with --stream"
+        )
+    if kind != "replayable":
+        either = "" if kind == "redelivering" else " or resumable"
+        raise PositionRefused(
+            f"stream {stream}: its source is a queue{either}, and sequences lead to none of its messages: "
+            "what is acknowledged is gone from a queue; name other streams with --stream"
         )
     there = _position_at(stream, now, points, target)
     if isinstance(target, AtPositions) and direction is not Direction.ANY:

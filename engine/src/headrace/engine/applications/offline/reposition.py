@@ -16,7 +16,7 @@ from headrace.engine.checkpoint.folder import HadoopFolder, open_folder, qualifi
 from headrace.engine.checkpoint.log import HISTORY, CheckpointLog, Predecessor
 from headrace.engine.checkpoint.logged_batch import LoggedBatch
 from headrace.engine.checkpoint.manifests import BY_COMMAND, MANIFESTS, STATES, Manifest, ManifestLog
-from headrace.engine.checkpoint.moves import Change, Direction, Point, Target, moved_to
+from headrace.engine.checkpoint.moves import Change, Direction, Point, Target, kind_of, moved_to
 from headrace.engine.checkpoint.position import Offset, Position
 from headrace.engine.checkpoint.runs import RUNS, RunLog
 from headrace.engine.spark.shared_checkpoint import refuse_local_checkpoint
@@ -80,6 +80,10 @@ class StoredPositions:
                 if offset.pipeline in found:
                     found[offset.pipeline].append(Point(batch.batch, batch.planned_ms, offset.streams))
         return found
+
+    def kind_of(self, pipeline: str, stream: str) -> str:
+        """Returns the kind of a stream's source, as far as the checkpoint tells: replayable, redelivering or resumable."""
+        return kind_of(stream, self.points[pipeline])
 
     @property
     def abandoned(self) -> int | None:
