@@ -235,7 +235,7 @@ public final class Columns {
   }
 
   /** The last cursor within a frame; null if there is none. It may be of an earlier message. */
-  byte[] cursor(int start, int stop) {
+  public byte[] cursor(int start, int stop) {
     for (int at = cursors.size() - 1; at >= 0; at--) {
       Cursor cursor = cursors.get(at);
       if (cursor.end <= stop) {
