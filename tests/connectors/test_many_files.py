@@ -36,7 +36,7 @@ async def test_more_files_than_streams_take_turns(tmp_path):
         threads = ours()
         async with serving(source(tmp_path), address):
             assert sorted(values(await reader.read(30)), key=int) == expected
-            assert ours() <= threads + 1
+            assert ours() <= threads + 2  # One reads, and one looks at the calls.
             with (tmp_path / "007.log").open("ab") as file:
                 file.write(b"more\n")
             await reader.read_to(b"more")
@@ -83,7 +83,7 @@ async def test_hundreds_of_idle_files_cost_little(tmp_path):
         async with serving(files, address):
             await reader.read(300)
             await until(lambda: len(files._watch._waiting) == 300)
-            assert ours() <= threads + 1
+            assert ours() <= threads + 2  # One reads, and one looks at the calls.
             with (tmp_path / "123.log").open("ab") as file:
                 file.write(b"more\n")
             await reader.read_to(b"more")

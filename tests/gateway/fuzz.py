@@ -1,5 +1,6 @@
 """Calls that nobody should make: random, half-right and broken messages for every method that the gateway serves."""
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -152,6 +153,7 @@ VALUES: dict[int, Callable[[random.Random], Any]] = {
     FieldDescriptor.TYPE_INT32: number(31),
     FieldDescriptor.TYPE_INT64: number(63),
     FieldDescriptor.TYPE_SINT32: number(31),
+    FieldDescriptor.TYPE_DOUBLE: lambda rng: rng.choice([0.0, -1.0, 1.5, 1e300, math.inf, -math.inf, math.nan]),
     FieldDescriptor.TYPE_BOOL: lambda rng: rng.random() < 0.5,
     FieldDescriptor.TYPE_STRING: text,
     FieldDescriptor.TYPE_BYTES: data,

@@ -180,12 +180,13 @@ def test_whatever_is_within_the_limits_passes_and_garbage_is_left_to_the_parser(
 
 
 @pytest.mark.parametrize("path", METHODS)
-async def test_every_method_refuses_such_a_request(path: str) -> None:
+async def test_every_method_refuses_such_a_request(path: str, caplog: pytest.LogCaptureFixture) -> None:
     kind = METHODS[path].input_type
     found = next((way for of_kind, way in LISTS.values() if of_kind is kind), None)
     data = filled(found, MANY) if found is not None else b"\x98\x3f\x00" * (2 * MAX_FIELDS)
     wanted = grpc.StatusCode.RESOURCE_EXHAUSTED if found is not None else grpc.StatusCode.INVALID_ARGUMENT
     assert await answered(path, data) is wanted
+    assert [line for line in caplog.messages if "raised by servicer" in line] == []
 
 
 async def test_reflection_and_health_refuse_such_a_request() -> None:

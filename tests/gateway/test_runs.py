@@ -374,6 +374,8 @@ async def test_a_run_that_was_detached_plans_and_fetches_nothing_before_it_has_a
         await source.send(frame=numbered(1, 3, 3))
         await other.plan_until("orders/0", 5)
         await other.plan({"orders/0": 5}, wait_ms=0)
+        # The fetch has told that the run has committed that much.
+        assert (await source.expect("ack")).streams[0].position.sequence == 2
         await run.attach({"orders/0": 2})
         assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
         await source.open(stream_id=2)

@@ -41,6 +41,8 @@ def test_the_source_passes(log: Log) -> None:
             "redelivery",
             "epochs",
             "earlier-epoch",
+            "resume-cursor",
+            "cursor-order",
             "starts",
             "end-of-stream",
             "gone",

@@ -3,6 +3,7 @@
 gRPC itself would report an internal error of the gateway.
 """
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cache
@@ -106,6 +107,8 @@ async def _one(request: Any, context: Context) -> Any:
     """Returns a request; ends the call if it is an error."""
     if isinstance(request, ProtocolError):
         await end_call(context, request)
+        # The call has its status: its method must not begin.
+        raise asyncio.CancelledError
     if isinstance(request, DecodeError):
         text, reason = f"not a valid request for this method: {request}", connector_pb2.ERROR_REASON_MALFORMED_MESSAGE
         await abort(context, grpc.StatusCode.INVALID_ARGUMENT, text, reason)
