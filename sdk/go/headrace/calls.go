@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,13 +96,18 @@ func (c *calls) watch() func() {
 // look names the functions that are overdue.
 func (c *calls) look(now time.Time) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for r := range c.open {
+	calls := slices.Collect(maps.Keys(c.open))
+	c.mu.Unlock()
+	// Without the lock: neither stacks nor a slow logger may hold up a function that begins or returns.
+	for _, r := range calls {
 		if !r.mayBeOverdue(now, c.limit) {
 			continue
 		}
 		// Only now, since it stops all goroutines for a moment.
 		places := ofConnector(placesOf(stacks(), r.goroutine))
+		if !c.isOpen(r) {
+			continue // The goroutine may have stood in another function already.
+		}
 		sentence := r.told(now, c.limit, places)
 		if sentence == "" {
 			continue
@@ -112,6 +119,13 @@ func (c *calls) look(now time.Time) {
 		}
 		c.health.Survived(r.stream, fmt.Errorf("%s", sentence))
 	}
+}
+
+func (c *calls) isOpen(r *running) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, open := c.open[r]
+	return open
 }
 
 // mayBeOverdue says whether it is time to look where the call stands.
