@@ -50,7 +50,10 @@ def test_they_lie_beside_spark_where_nothing_else_is_said(conf_dir: Path, monkey
     ("arguments", "settings"),
     [
         ("--master yarn pyspark-shell", {"spark.master": "yarn"}),
-        ("--master=k8s://https://h:1 --deploy-mode client pyspark-shell", {"spark.master": "k8s://https://h:1"}),
+        (
+            "--master=k8s://https://h:1 --deploy-mode client pyspark-shell",
+            {"spark.master": "k8s://https://h:1", "spark.submit.deployMode": "client"},
+        ),
         ("--conf spark.a=1 -c spark.b=x=y --conf=spark.c=2 pyspark-shell", {"spark.a": "1", "spark.b": "x=y", "spark.c": "2"}),
         ("--conf 'spark.a=one two' pyspark-shell", {"spark.a": "one two"}),
         ("--driver-java-options '-Xss4m -Dx=1' pyspark-shell", {"spark.driver.extraJavaOptions": "-Xss4m -Dx=1"}),
